@@ -10,6 +10,7 @@ Source: OTP stdlib 4.2, supervisor.erl, the clauses for `?is_simple`.
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import nullcontext
 
 from poe.actors import KILL, NOPROC, ActorRef, Error, GenServer
 from poe.actors.gen_server import operations_of
@@ -32,6 +33,7 @@ from poe.supervision.child_spec import (
     Strategy,
     SupervisorFlags,
 )
+from poe.supervision.chronicle import chronicle_of
 from poe.supervision.lifecycle import (
     Report,
     has_ended,
@@ -83,6 +85,7 @@ class DynamicChildren:
         self.crashes = CrashRecord()
         """Of all children together."""
         self._delays = RestartDelays(self._supervisor)
+        self._chronicle = chronicle_of(self._supervisor)
 
     async def start_all(self) -> None:
         """Start nothing: instances start on demand."""
@@ -122,6 +125,8 @@ class DynamicChildren:
             report(
                 Report.CHILD_TERMINATED, self._supervisor.ref, template, self.crashes.last_reason
             )
+            if self._chronicle is not None:
+                self._chronicle.ended_alike(template.id, ref, self.crashes.last_reason)
         verdict = verdict_on_exit(
             ChildEnd(template, reason, significant_left=len(self._instances) > 1),
             self._flags.auto_shutdown,
@@ -131,6 +136,8 @@ class DynamicChildren:
         if verdict is Verdict.RESTART:
             crashes = self._crashed.setdefault(ref, CrashRecord())
             crashes.last_reason = self.crashes.last_reason
+        elif verdict is Verdict.AUTO_SHUTDOWN and self._chronicle is not None:
+            self._chronicle.shut_down(ref, template.id, reason_text(reason))
         return await self._carry_out(verdict, ref)
 
     async def on_retry(self, ref: Hashable) -> bool:
@@ -151,22 +158,31 @@ class DynamicChildren:
             if backoff is None:
                 await self._restart(ref)
             else:
-                self._delays.begin(ref, backoff)
+                delay_s = self._delays.begin(ref, backoff)
+                if self._chronicle is not None:
+                    self._chronicle.waits(ref, delay_s)
                 self._restarting.add(ref)
             return True
-        self._forget(ref)
         if verdict is Verdict.GIVE_UP:
-            report_give_up(self._supervisor.ref, self._template, self._history)
+            why = report_give_up(self._supervisor.ref, self._template, self._history)
+            if self._chronicle is not None:
+                used = self._history.intensity_used
+                self._chronicle.gave_up(ref, self._template.id, why, used)
+        self._forget(ref)
         return verdict not in (Verdict.GIVE_UP, Verdict.AUTO_SHUTDOWN)
 
     async def _restart(self, old_ref: ActorRef) -> None:
         self._restarting.discard(old_ref)
         request = self._instances.pop(old_ref)
         crashes = self._crashed.pop(old_ref)
+        chronicle, template = self._chronicle, self._template
         try:
-            ref = await self._start_again(request)
+            with nullcontext() if chronicle is None else chronicle.starting(old_ref) as cause:
+                ref = await self._start_again(request)
         except ChildStartFailed as failure:
             crashes.last_reason = self.crashes.last_reason = reason_text(failure.reason)
+            if chronicle is not None:
+                chronicle.start_failed(old_ref, template.id, crashes.last_reason, cause)
             self._instances[old_ref] = request
             self._crashed[old_ref] = crashes
             self._restarting.add(old_ref)
@@ -174,7 +190,20 @@ class DynamicChildren:
             return
         if ref is None:
             self._delays.forget(old_ref)
+            if chronicle is not None:
+                chronicle.forget(old_ref)
         else:
+            if chronicle is not None:
+                chronicle.restarted(
+                    old_ref,
+                    template.id,
+                    ref,
+                    cause,
+                    together=[template.id],
+                    strategy=str(self.strategy),
+                    intensity=self._history.intensity_used,
+                    generation=crashes.restarts + 1,
+                )
             crashes.restarts += 1
             self.crashes.restarts += 1
             self._instances[ref] = request
@@ -193,6 +222,8 @@ class DynamicChildren:
         self._restarting.discard(ref)
         self._crashed.pop(ref, None)
         self._delays.forget(ref)
+        if self._chronicle is not None:
+            self._chronicle.forget(ref)
         del self._instances[ref]
 
     # ---- requests -----------------------------------------------------------------------------

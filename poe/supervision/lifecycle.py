@@ -103,8 +103,11 @@ def ref_of(started: ActorRef | Started | None) -> ActorRef | None:
     return started.ref if type(started) is Started else started
 
 
-async def stop(supervisor: GenServer, spec: ChildSpec, ref: ActorRef) -> None:
-    """Stop a child and wait until it is gone; its exit is consumed."""
+async def stop(supervisor: GenServer, spec: ChildSpec, ref: ActorRef) -> str:
+    """Stop a child and wait until it is gone; its exit is consumed.
+
+    Return why it ended, where that is reported as an error; else nothing.
+    """
     signal = stop_signal(spec)
     monitor = supervisor.monitor(ref)
     # Now, so that its exit does not come to wait in the mailbox.
@@ -115,8 +118,11 @@ async def stop(supervisor: GenServer, spec: ChildSpec, ref: ActorRef) -> None:
         supervisor.exit(ref, KILL)
         reason = await supervisor.wait_down(monitor)
     # A child that was gone before it was told to go is no failure of the stop.
-    if not is_word(reason, NOPROC) and not is_stop_as_told(spec, reason):
-        report(Report.SHUTDOWN_ERROR, supervisor.ref, spec, reason_text(reason))
+    if is_word(reason, NOPROC) or is_stop_as_told(spec, reason):
+        return ""
+    why = reason_text(reason)
+    report(Report.SHUTDOWN_ERROR, supervisor.ref, spec, why)
+    return why
 
 
 def stop_signal(spec: ChildSpec) -> str:
@@ -167,7 +173,8 @@ def report(
     logger.log(level, "%s: %s of child %s%s%s", supervisor, kind, child, times, told, extra=fields)
 
 
-def report_give_up(supervisor: object, spec: ChildSpec, history: RestartHistory) -> None:
-    """Log that a supervisor ends because a restart exceeded its intensity."""
-    reason = IntensityExceeded(spec.id, len(history), history.period_s)
-    report(Report.SHUTDOWN, supervisor, spec, reason_text(reason))
+def report_give_up(supervisor: object, spec: ChildSpec, history: RestartHistory) -> str:
+    """Log that a supervisor ends because a restart exceeded its intensity; return why."""
+    why = reason_text(IntensityExceeded(spec.id, len(history), history.period_s))
+    report(Report.SHUTDOWN, supervisor, spec, why)
+    return why

@@ -6,6 +6,7 @@ supervisor to end with reason shutdown.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from poe.actors import ActorRef, Error, GenServer
@@ -30,6 +31,7 @@ from poe.supervision.child_spec import (
     SupervisorFlags,
     check_combination,
 )
+from poe.supervision.chronicle import chronicle_of
 from poe.supervision.lifecycle import (
     Report,
     has_ended,
@@ -72,6 +74,7 @@ class OrderedChildren:
         self._table = ChildTable(specs)
         self._history = RestartHistory(flags.intensity, flags.period_s)
         self._delays = RestartDelays(self._supervisor)
+        self._chronicle = chronicle_of(self._supervisor)
         self.crashes = CrashRecord()
         """Of all children together."""
 
@@ -82,9 +85,19 @@ class OrderedChildren:
 
     async def start_all(self) -> ChildStartFailed | None:
         """Start left to right; after a failure stop the started ones again and return it."""
-        failure = await self._start_group(self._table.ids())
+        chronicle = self._chronicle
+        with nullcontext() if chronicle is None else chronicle.starting() as cause:
+            failure = await self._start_group(self._table.ids())
         if failure is None:
+            if chronicle is not None and cause is not None:
+                for child in self._table:
+                    if child.is_running:
+                        chronicle.restarted(child.spec.key, child.spec.id, child.slot, cause)
             return None
+        if chronicle is not None:
+            key, error = failure
+            why = reason_text(error.reason)
+            chronicle.start_failed(key, self._table[key].spec.id, why, cause, is_init=True)
         await self.stop_all()
         return failure[1]
 
@@ -93,7 +106,13 @@ class OrderedChildren:
         self._delays.cancel_all()
         for child in reversed(list(self._table)):
             if child.is_running:
-                await stop(self._supervisor, child.spec, child.slot)
+                await self._stop(child)
+
+    async def _stop(self, child: Child) -> None:
+        ref, spec = child.slot, child.spec
+        why = await stop(self._supervisor, spec, ref)
+        if self._chronicle is not None:
+            self._chronicle.stopped(spec.key, spec.id, ref, why)
 
     async def on_exit(self, ref: ActorRef, reason: object) -> bool:
         """Handle the exit of a linked actor; an unknown one is ignored."""
@@ -105,6 +124,8 @@ class OrderedChildren:
             why = reason_text(reason)
             report(Report.CHILD_TERMINATED, self._supervisor.ref, spec, why)
             child.crashes.last_reason = self.crashes.last_reason = why
+            if self._chronicle is not None:
+                self._chronicle.ended(spec.key, spec.id, ref, why)
         self._table.set_slot(spec.key, None)
         verdict = verdict_on_exit(
             ChildEnd(
@@ -119,6 +140,11 @@ class OrderedChildren:
         )
         if verdict is Verdict.REMOVE:
             self._table.remove(spec.key)
+        if self._chronicle is not None:
+            if verdict is Verdict.AUTO_SHUTDOWN:
+                self._chronicle.shut_down(spec.key, spec.id, reason_text(reason))
+            elif verdict is not Verdict.RESTART and verdict is not Verdict.GIVE_UP:
+                self._chronicle.forget(spec.key)
         return await self._carry_out(verdict, spec)
 
     async def on_retry(self, key: Hashable) -> bool:
@@ -133,7 +159,7 @@ class OrderedChildren:
         """Restart a child whose wait is over, unless it was cancelled meanwhile."""
         child = self._table.get(due.child)
         if child is not None and child.slot is RESTARTING and self._delays.is_valid(due):
-            await self._start_planned(await self._stop_group(due.child))
+            await self._start_planned(await self._stop_group(due.child), due.child)
 
     async def _carry_out(self, verdict: Verdict, spec: ChildSpec) -> bool:
         key = spec.key
@@ -144,12 +170,16 @@ class OrderedChildren:
             # It is gone where it was made temporary while it waited for its restart.
             backoff = None if child is None else child.spec.backoff or self._flags.backoff
             if backoff is None:
-                await self._start_planned(plan)
+                await self._start_planned(plan, key)
             else:
-                self._delays.begin(key, backoff)
+                delay_s = self._delays.begin(key, backoff)
+                if self._chronicle is not None:
+                    self._chronicle.waits(key, delay_s)
                 self._table.set_slot(key, RESTARTING)
         elif verdict is Verdict.GIVE_UP:
-            report_give_up(self._supervisor.ref, spec, self._history)
+            why = report_give_up(self._supervisor.ref, spec, self._history)
+            if self._chronicle is not None:
+                self._chronicle.gave_up(key, spec.id, why, self._history.intensity_used)
         return verdict not in (Verdict.GIVE_UP, Verdict.AUTO_SHUTDOWN)
 
     async def _stop_group(self, key: Hashable) -> RestartPlan:
@@ -157,26 +187,46 @@ class OrderedChildren:
         plan = self._table.restart_plan(self._flags.strategy, key)
         for stop_id in plan.stop:
             child = self._table[stop_id]
-            await stop(self._supervisor, child.spec, child.slot)
+            await self._stop(child)
             self._table.set_slot(stop_id, None)
         for forget_id in plan.forget:
             self._table.remove(forget_id)
-            self._delays.forget(forget_id)
+            self._forget_away(forget_id)
         for start_id in plan.start:
             # A sibling that waits for its own retry starts with the group; its retry is void.
             self._table.set_slot(start_id, None)
         return plan
 
-    async def _start_planned(self, plan: RestartPlan) -> None:
-        failure = await self._start_group(plan.start)
+    async def _start_planned(self, plan: RestartPlan, key: Hashable) -> None:
+        """Start a group again, of which the child of `key` had ended, or failed to start."""
+        chronicle = self._chronicle
+        with nullcontext() if chronicle is None else chronicle.starting(key) as cause:
+            failure = await self._start_group(plan.start)
+        started: list[Child] = []
         for start_id in plan.start:
             child = self._table.get(start_id)
             if child is not None and child.is_running:
                 child.crashes.restarts += 1
                 self.crashes.restarts += 1
+                started.append(child)
+        if chronicle is not None:
+            ids = [child.spec.id for child in started]
+            for child in started:
+                chronicle.restarted(
+                    child.spec.key,
+                    child.spec.id,
+                    child.slot,
+                    cause,
+                    together=ids,
+                    strategy=str(self.strategy),
+                    intensity=self._history.intensity_used,
+                    generation=child.crashes.restarts,
+                )
         if failure is not None:
             key, error = failure
             why = reason_text(error.reason)
+            if chronicle is not None:
+                chronicle.start_failed(key, self._table[key].spec.id, why, cause)
             self._table[key].crashes.last_reason = self.crashes.last_reason = why
             self._table.set_slot(key, RESTARTING)
             retry_later(self._supervisor, key)
@@ -241,8 +291,8 @@ class OrderedChildren:
         if child is None:
             return refuse(child_id, Refusal.NOT_FOUND)
         if child.is_running:
-            await stop(self._supervisor, child.spec, child.slot)
-        self._delays.forget(child.spec.key)
+            await self._stop(child)
+        self._forget_away(child.spec.key)
         if child.spec.restart is Restart.TEMPORARY:
             self._table.remove(child.spec.key)
         else:
@@ -259,6 +309,7 @@ class OrderedChildren:
         except ChildStartFailed as failure:
             return Error(failure)
         self._table.set_slot(idle.spec.key, ref_of(started))
+        self._forget_away(idle.spec.key)
         return started
 
     def delete_child(self, child_id: Hashable) -> Error | None:
@@ -267,8 +318,14 @@ class OrderedChildren:
         if isinstance(idle, Error):
             return idle
         self._table.remove(idle.spec.key)
-        self._delays.forget(idle.spec.key)
+        self._forget_away(idle.spec.key)
         return None
+
+    def _forget_away(self, key: Hashable) -> None:
+        """Note that a child that is away is not started again by itself."""
+        self._delays.forget(key)
+        if self._chronicle is not None:
+            self._chronicle.forget(key)
 
     def _find_idle(self, child_id: Hashable) -> Child | Error:
         child = self._table.get(key_of(child_id))

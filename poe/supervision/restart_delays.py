@@ -39,8 +39,8 @@ class RestartDelays:
         self._supervisor = supervisor
         self._waits: dict[Hashable, _Wait] = {}
 
-    def begin(self, child: Hashable, backoff: Backoff) -> None:
-        """Let a child wait for its `RestartDue`."""
+    def begin(self, child: Hashable, backoff: Backoff) -> float:
+        """Let a child wait for its `RestartDue`, and return for how many seconds."""
         now_s = self._supervisor.monotonic_s()
         last = self._waits.get(child)
         wait_s = backoff.first_s
@@ -52,6 +52,7 @@ class RestartDelays:
         due = RestartDue(child)
         timer = self._supervisor.send_after(delay_s, due)
         self._waits[child] = _Wait(wait_s, now_s + delay_s, due, timer)
+        return delay_s
 
     def is_valid(self, due: RestartDue) -> bool:
         """Return whether this is the last wait that its child began."""

@@ -199,6 +199,11 @@ class RestartHistory:
     def __len__(self) -> int:
         return len(self._times_s)
 
+    @property
+    def intensity_used(self) -> list[int]:
+        """Return restarts that count at present, how many are allowed, and in how many seconds."""
+        return [len(self._times_s), self.intensity, self.period_s]
+
     def set_limit(self, intensity: int, period_s: int) -> None:
         """Judge restarts by these figures from now on; those recorded still count."""
         self.intensity = intensity
