@@ -10,7 +10,7 @@ import math
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -81,11 +81,11 @@ class ServiceOptions:
         Raises:
             OptionError: an option is not at its default.
         """
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value != field.default:
-                allowed = f"{str(field.default).lower()}, or run the node by `poe serve`"
-                raise OptionError(field.name, value, allowed)
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if value != option.default:
+                allowed = f"{str(option.default).lower()}, or run the node by `poe serve`"
+                raise OptionError(option.name, value, allowed)
 
 
 _PARTS = {
@@ -119,6 +119,8 @@ class Config:
     security: SecurityOptions
     cluster: ClusterOptions
     service: ServiceOptions
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Where each option was given that was: a variable, a file with a key, or `argument`."""
 
     @classmethod
     def load(
@@ -139,13 +141,11 @@ class Config:
             OptionError: an unknown name, or a value that is not allowed; the key says where.
         """
         environment = os.environ if environment is None else environment
-        given = {
-            **_from_toml(toml_path, environment),
-            **_from_environment(environment),
-            **{
-                _known(key, key): (key, _typed(key, key, value)) for key, value in arguments.items()
-            },
+        passed = {
+            _known(key, key): (key, _typed(key, key, value)) for key, value in arguments.items()
         }
+        outside = {**_from_toml(toml_path, environment), **_from_environment(environment)}
+        given = {**outside, **passed}
         values = {key: value for key, (_, value) in given.items()}
         if "dir" not in values or values["dir"] is None:
             values["dir"] = user_data_path("poe")
@@ -164,11 +164,23 @@ class Config:
         except OptionError as error:
             where, _ = given.get(error.key, (error.key, None))
             raise OptionError(where, error.value, error.allowed) from error
-        return cls(dir=base, **parts)
+        origins = {key: where for key, (where, _) in outside.items()}
+        return cls(dir=base, **parts, origins=origins | dict.fromkeys(passed, "argument"))
 
     def without_service(self) -> Self:
         """Return the options of the node alone."""
         return replace(self, service=ServiceOptions())
+
+    def told(self) -> dict[str, dict[str, Any]]:
+        """Return each option with its `value`, as JSON has it, and where it came `from`.
+
+        A value is shown as it is used; `default` is also what follows from other options. Files
+        with secrets are options, and their paths are told; the secrets are no options.
+        """
+        return {
+            key: {"value": _plain(value), "from": self.origins.get(key, "default")}
+            for key, value in self.as_dict().items()
+        }
 
     def as_dict(self) -> dict[str, Any]:
         """Return the options by name, for the log and for `poe status`."""
@@ -177,6 +189,17 @@ class Config:
             values |= {key: getattr(getattr(self, name), key) for key in _names(part)}
         paths = {key: str(value) for key, value in values.items() if isinstance(value, Path)}
         return values | paths
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any option
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case tuple() | list():
+            return [_plain(each) for each in value]
+        case TopicOptions():
+            return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    return str(value)
 
 
 def _fit_message_max(values: dict[str, Any]) -> None:

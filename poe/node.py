@@ -58,9 +58,13 @@ from poe.errors import (
 )
 from poe.protocol import DescribedTopic, PutId, topic_bytes
 from poe.protocol.arguments import check_pointer
+from poe.protocol.node_event import EVENTS_COUNT_MAX, EventPage
 from poe.protocol.put import check_messages
+from poe.protocol.scan import Scanned
 from poe.storage import Clock, SegmentOptions, Store
 from poe.supervision import ChildSpec
+from poe.supervision.chronicle import keep_events
+from poe.supervision.event_ring import EventRing
 from poe.topic_name import topic_text
 from poe.topic_properties import is_reserved
 
@@ -107,6 +111,8 @@ class Node:
         self._fabric = fabric
         self._clock = clock or HybridClock()
         self._routes = RoutingTable()
+        self._routes.events = EventRing(self._clock.now_us)
+        self._routes.options = self.config.told()
         self._store: Store | None = None
         self._system: LoopSystem | None = None
         self._sup: ActorRef | None = None
@@ -145,7 +151,9 @@ class Node:
         try:
             gatekeeper = None
             if files is not None:
-                gatekeeper = GatekeeperParts.of(files, security, config.dir, self._clock)
+                gatekeeper = GatekeeperParts.of(
+                    files, security, config.dir, self._clock, self._routes.events
+                )
         except SecurityFileError:
             store.close()
             raise
@@ -179,6 +187,8 @@ class Node:
             cluster,
         )
         self._system = system or LoopSystem()
+        self._routes.counters.started_us = self._clock.now_us()
+        keep_events(self._system.run_queue, self._routes.events)
         try:
             self._sup = self._system.start(NodeSup, parts, name=NODE_SUP)
         except StartFailed as failed:
@@ -454,6 +464,35 @@ class Node:
         for topic, servers in self.status():
             roles = "".join(role for _, role in servers)
             print(f"{topic_text(topic)}\t:{roles}", file=file or sys.stdout)
+
+    def counters(self, *, are_all: bool = False) -> dict[str, Any]:
+        """Return what the node and its topics have done since it started, as `Socket.counters`.
+
+        Raises:
+            NodeNotRunning: before `start` or after `stop`.
+        """
+        told: dict[str, Any] = self.control("counters", all=are_all)
+        return {"node": told["node"], "topics": told["topics"]}
+
+    def events(
+        self, after: int = 0, *, limit: int = EVENTS_COUNT_MAX, wait_s: float = 0.0
+    ) -> EventPage:
+        """Return what has happened behind the event with seq `after`, as `Socket.events`.
+
+        Raises:
+            NodeNotRunning: before `start` or after `stop`.
+        """
+        told = self.control("events", after=after, limit=limit, wait_s=wait_s)
+        return EventPage.from_map(told)
+
+    def scan(self, topic: bytes | str, after: int = 0, **what: Any) -> Scanned:  # noqa: ANN401 - checked
+        """Look for messages; takes what `Socket.scan` takes.
+
+        Raises:
+            PoeError: as there.
+            NodeNotRunning: before `start` or after `stop`.
+        """
+        return Scanned.from_map(self.control("scan", topic=topic_bytes(topic), after=after, **what))
 
     def create_topic(self, topic: bytes | str, **properties: Any) -> DescribedTopic:  # noqa: ANN401 - checked
         """Make a topic that has these properties, and return it; see `TopicProperties`.

@@ -5,6 +5,7 @@
     ├── topic_registry         recovers all topics before its start is done
     ├── scrubber               re-reads closed segments
     ├── pipelines              keeps what pipelines tell of themselves
+    ├── events                 knows who waits for the next event
     ├── groups_sup             one_for_one
     │   ├── group_sup          simple_one_for_one, temporary children: a group each
     │   ├── groups             knows all groups, and starts those that are asked for
@@ -31,6 +32,7 @@ from poe.broker.coordinator.tree import groups_spec
 from poe.broker.registry.appendix_servers import APPENDIX_SUP
 from poe.broker.registry.archiver import ARCHIVER_SUP, ArchiverParts, ArchiverSup
 from poe.broker.registry.topic_registry import RegistryParts, TopicRegistry
+from poe.broker.requests.events import EVENTS, Events
 from poe.broker.requests.pipelines import PIPELINES, Pipelines
 from poe.supervision import (
     ChildKind,
@@ -88,6 +90,7 @@ class NodeSup(Supervisor):
                 name="scrubber",
             ),
             ChildSpec(id=PIPELINES, actor=Pipelines, name=PIPELINES),
+            ChildSpec(id=EVENTS, actor=Events, args=(registry.routes.events,), name=EVENTS),
             groups_spec(groups),
         ]
         if parts.archiver is not None:

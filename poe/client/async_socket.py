@@ -42,10 +42,13 @@ from poe.protocol.handshake import HANDSHAKE_TIMEOUT_S, handshake_failure
 from poe.protocol.leases import LeaseReply, LeaseRequest
 from poe.protocol.login import channel_of
 from poe.protocol.messages import ReplyT
+from poe.protocol.node_event import EVENTS_COUNT_MAX, EventPage
 from poe.protocol.original import HEAD_SIZE
 from poe.protocol.put import QueuePutRequest, put_frame
+from poe.protocol.scan import Scanned
 from poe.protocol.server import Server, server_at
 from poe.protocol.wire import connect_failure, find_cause
+from poe.record import POINTER_MAX
 from poe.security.credentials import Credentials
 from poe.security.entry import Entry
 from poe.security.tls import Tls, client_context, server_hostname
@@ -240,6 +243,44 @@ class AsyncSocket:
     async def info(self) -> dict[bytes, list[dict[str, Any]]]:
         """Return for each topic what is known of its segments, see `Socket.info`."""
         return await self._ask(exchange.info())
+
+    async def counters(self, *, are_all: bool = False) -> dict[str, Any]:
+        """Return what the node and its topics have done, see `Socket.counters`."""
+        return await self._ask(exchange.counters(are_all=are_all))
+
+    async def events(
+        self, after: int = 0, *, limit: int = EVENTS_COUNT_MAX, wait_s: float = 0.0
+    ) -> EventPage:
+        """Return what has happened, see `Socket.events`."""
+        return await self._ask(exchange.events(after, limit, wait_s))
+
+    async def scan(  # noqa: PLR0913 - as `Socket.scan`
+        self,
+        topic: bytes | str,
+        after: int = 0,
+        last: int = POINTER_MAX,
+        *,
+        contains: bytes | str | None = None,
+        regex: str | None = None,
+        bytes_max: int | None = None,
+        matches_max: int | None = None,
+    ) -> Scanned:
+        """Look for messages, see `Socket.scan`."""
+        found = {"contains": contains, "regex": regex}
+        limits = {"bytes_max": bytes_max, "matches_max": matches_max}
+        return await self._ask(exchange.scan(topic, after, last, **found, **limits))
+
+    async def connections(self) -> list[dict[str, Any]]:
+        """Return who is connected to the node, see `Socket.connections`."""
+        return await self._ask(exchange.connections())
+
+    async def producers(self, topic: bytes | str) -> list[dict[str, Any]]:
+        """Return those who number their puts onto a topic, see `Socket.producers`."""
+        return await self._ask(exchange.producers(topic))
+
+    async def config(self) -> dict[str, dict[str, Any]]:
+        """Return the node's options, see `Socket.config`."""
+        return await self._ask(exchange.node_config())
 
     async def segments(self, topic: bytes | str) -> list[dict[str, Any]]:
         """Return what is known of the segments of a topic, see `Socket.segments`."""

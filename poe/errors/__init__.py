@@ -31,6 +31,7 @@ from poe.errors.actors import (
 )
 from poe.errors.broker import (
     BrokerError,
+    InvalidPattern,
     NodeNotRunning,
     NodeRunning,
     Overloaded,
@@ -221,6 +222,7 @@ __all__ = [
     "InvalidGroupName",
     "InvalidMapping",
     "InvalidMessage",
+    "InvalidPattern",
     "InvalidPayload",
     "InvalidPipeline",
     "InvalidTableArgument",

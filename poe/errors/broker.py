@@ -2,6 +2,8 @@
 
 from poe.errors.root import PoeError, shown
 
+_PATTERN_SHOWN_MAX = 200
+
 
 class BrokerError(PoeError):
     """The node cannot serve the request."""
@@ -72,6 +74,17 @@ class RangeGone(BrokerError):
             f"topic {shown(topic)} does not hold all that was put behind pointer {pointer} up to "
             f"{last}; copy the whole of a put before it is trimmed, or put it again"
         )
+
+
+class InvalidPattern(BrokerError):
+    """A regular expression that is none, or that this node cannot search by."""
+
+    code = 410
+
+    def __init__(self, pattern: str, reason: str) -> None:
+        self.pattern = pattern[:_PATTERN_SHOWN_MAX]
+        self.reason = reason
+        super().__init__(f"cannot search by regular expression {self.pattern!r}: {reason}")
 
 
 class NodeNotRunning(BrokerError):

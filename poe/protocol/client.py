@@ -16,6 +16,7 @@ from poe.protocol.arguments import topic_bytes
 from poe.protocol.described_topic import DescribedTopic
 from poe.protocol.frames import FRAME_MAX
 from poe.protocol.leases import LeaseReply, LeaseRequest
+from poe.protocol.node_event import EVENTS_COUNT_MAX, EventPage
 from poe.protocol.put import LastPut, Messages, PutId, PutReply, PutRequest, put_frame
 from poe.protocol.ranges import (
     RANGE_BYTES,
@@ -27,8 +28,10 @@ from poe.protocol.ranges import (
 )
 from poe.protocol.records import Record
 from poe.protocol.removed import Removed
+from poe.protocol.scan import Scanned
 from poe.protocol.server import Server, server_at
 from poe.protocol.wire import IN_FLIGHT_MAX, Wire, open_wire
+from poe.record import POINTER_MAX
 from poe.security.credentials import Credentials
 from poe.security.entry import Entry
 from poe.security.tls import Tls
@@ -280,6 +283,83 @@ class Socket:
             PoeError: as `control`.
         """
         return self._wire.ask(exchange.info())
+
+    def counters(self, *, are_all: bool = False) -> dict[str, Any]:
+        """Return what the node and its topics have done since it started; see `docs/operations.md`.
+
+        `node` and `topics` are maps; topics that nobody has put onto or read are not in it, and
+        those of the node's own only with `are_all`.
+
+        Raises:
+            PoeError: as `control`.
+        """
+        return self._wire.ask(exchange.counters(are_all=are_all))
+
+    def events(
+        self, after: int = 0, *, limit: int = EVENTS_COUNT_MAX, wait_s: float = 0.0
+    ) -> EventPage:
+        """Return what has happened behind the event with seq `after`, oldest first.
+
+        Where nothing has, wait for it up to `wait_s` seconds.
+
+        Raises:
+            NotAuthorized: whoever asks does not administer the node.
+            PoeError: as `control`; the socket's own time-out is added to `wait_s`.
+        """
+        return self._wire.ask(exchange.events(after, limit, wait_s))
+
+    def scan(  # noqa: PLR0913 - what is looked for, where, and how far
+        self,
+        topic: bytes | str,
+        after: int = 0,
+        last: int = POINTER_MAX,
+        *,
+        contains: bytes | str | None = None,
+        regex: str | None = None,
+        bytes_max: int | None = None,
+        matches_max: int | None = None,
+    ) -> Scanned:
+        """Look for messages behind `after` and up to `last` that contain or match something.
+
+        One call looks through 16 MiB, or `bytes_max`, at most 64 MiB; for a second; and up to 100
+        matches, or `matches_max`, at most 1000. Go on behind `looked_up_to` until `is_end`.
+
+        Raises:
+            UnknownTopic: nobody put anything onto it.
+            InvalidPattern: the regular expression is none, or the node has no RE2.
+            RemoteProtocolError: not one of `contains` and `regex` is given, or a limit is wrong.
+            PoeError: as `control`.
+        """
+        found = {"contains": contains, "regex": regex}
+        limits = {"bytes_max": bytes_max, "matches_max": matches_max}
+        return self._wire.ask(exchange.scan(topic, after, last, **found, **limits))
+
+    def connections(self) -> list[dict[str, Any]]:
+        """Return who is connected to the node, oldest first, a map for each.
+
+        Raises:
+            NotAuthorized: whoever asks does not administer the node.
+            PoeError: as `control`.
+        """
+        return self._wire.ask(exchange.connections())
+
+    def producers(self, topic: bytes | str) -> list[dict[str, Any]]:
+        """Return those who number their puts onto a topic, a map for each, the newest first.
+
+        Raises:
+            UnknownTopic: nobody put anything onto it.
+            PoeError: as `control`.
+        """
+        return self._wire.ask(exchange.producers(topic))
+
+    def config(self) -> dict[str, dict[str, Any]]:
+        """Return the node's options by name: `value`, and `from` where it came.
+
+        Raises:
+            NotAuthorized: whoever asks does not administer the node.
+            PoeError: as `control`.
+        """
+        return self._wire.ask(exchange.node_config())
 
     def segments(self, topic: bytes | str) -> list[dict[str, Any]]:
         """Return what is known of the segments of a topic, oldest first, a map for each.

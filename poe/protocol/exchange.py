@@ -17,10 +17,12 @@ from poe.protocol.control import ControlReply, ControlRequest
 from poe.protocol.described_topic import DescribedTopic, no_topic
 from poe.protocol.leases import LeaseReply, LeaseRequest
 from poe.protocol.messages import DataReply, PointerRequest
+from poe.protocol.node_event import EventPage
 from poe.protocol.put import LastPut, PutId, check_producer
 from poe.protocol.ranges import IndexedRecords, IndexedReply, RangeRequest, Span
 from poe.protocol.records import Record
 from poe.protocol.removed import Removed
+from poe.protocol.scan import Scanned
 from poe.topic_properties import TopicProperties
 
 T = TypeVar("T")
@@ -160,6 +162,64 @@ def end_of(page: Collection[bytes], after: bytes) -> bytes | None:
         return None
     end = max(page)
     return end if end > after else None
+
+
+def counters(*, are_all: bool) -> Exchange[dict[str, Any]]:
+    """Ask what a node has done since it started, and its topics, page by page."""
+    return _counters_behind(b"", {}, are_all=are_all)
+
+
+def _counters_behind(
+    after: bytes, told: dict[bytes, dict[str, Any]], *, are_all: bool
+) -> Exchange[dict[str, Any]]:
+    def finish(page: dict[str, Any]) -> Any:  # noqa: ANN401 - as `control` says
+        told.update(page["topics"])
+        behind = page["next"]
+        if behind is not None and behind > after:
+            return _counters_behind(behind, told, are_all=are_all)
+        return {"node": page["node"], "topics": told}
+
+    return control("counters", {"after": after, "count": PAGE_COUNT, "all": are_all}, finish)
+
+
+def events(after: int, limit: int, wait_s: float) -> Exchange[EventPage]:
+    """Ask what has happened behind an event, and wait where nothing has yet."""
+    check_delay(wait_s, "wait_s")
+    arguments = {"after": after, "limit": limit, "wait_s": wait_s}
+    return control("events", arguments, EventPage.from_map, extra_s=wait_s)
+
+
+def scan(topic: bytes | str, after: int, last: int, **arguments: Any) -> Exchange[Scanned]:  # noqa: ANN401 - those of the op
+    """Look for messages in a range of a topic."""
+    check_pointer(after)
+    check_pointer(last)
+    given = {name: value for name, value in arguments.items() if value is not None}
+    asked = {"topic": topic_bytes(topic), "after": after, "last": last, **given}
+    return control("scan", asked, Scanned.from_map)
+
+
+def connections() -> Exchange[list[dict[str, Any]]]:
+    """Ask who is connected, page by page."""
+    return _connections_behind([])
+
+
+def _connections_behind(told: list[dict[str, Any]]) -> Exchange[list[dict[str, Any]]]:
+    def finish(page: dict[str, Any]) -> Any:  # noqa: ANN401 - as `control` says
+        rows = page["connections"]
+        told.extend(rows)
+        return _connections_behind(told) if rows and len(told) < page["count"] else told
+
+    return control("connections", {"after": len(told), "count": PAGE_COUNT}, finish)
+
+
+def producers(topic: bytes | str) -> Exchange[list[dict[str, Any]]]:
+    """Ask who numbers its puts onto a topic."""
+    return control("producers", {"topic": topic_bytes(topic)}, list)
+
+
+def node_config() -> Exchange[dict[str, dict[str, Any]]]:
+    """Ask for the options that a node goes by."""
+    return control("config", {}, dict)
 
 
 def segments(topic: bytes | str) -> Exchange[list[dict[str, Any]]]:

@@ -41,7 +41,7 @@ class EventRing:
 
     def __init__(self, now_us: Callable[[], int]) -> None:
         """Begin without any; `now_us` tells the time as microseconds since the epoch."""
-        self._now_us = now_us
+        self.now_us = now_us
         self._events: deque[EventMap] = deque()
         self._size_bytes = 0
         self._ends: OrderedDict[str, int] = OrderedDict()
@@ -59,7 +59,7 @@ class EventRing:
         self.newest_seq += 1
         event: EventMap = {
             "seq": self.newest_seq,
-            "time_us": self._now_us(),
+            "time_us": self.now_us(),
             "kind": kind,
             "cause_seq": cause_seq,
             **{name: _short(value) for name, value in fields.items()},

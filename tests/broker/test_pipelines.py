@@ -77,7 +77,7 @@ def test_the_tree_shows_pipelines_and_their_queries(serve):
     assert (below["depth"], below["id"], below["state"]) == (3, "alerts", "running")
     assert (below["role"], below["restarts"]) == ("1200 rows/s, lag 0.5 s", 2)
     assert below["last_reason"] == "no disk"
-    assert rows[place + 3]["id"] == "groups_sup"
+    assert rows[place + 3]["id"] == "events"
 
 
 def test_the_tree_is_bounded_whatever_pipelines_report(simulate):

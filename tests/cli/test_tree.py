@@ -30,6 +30,7 @@ def test_the_tree_of_a_server_has_every_part_of_it(server):
         "topic_registry",
         "scrubber",
         "pipelines",
+        "events",
         *["groups_sup", "group_sup", "groups", "delayer"],
         "listener_sup",
         "connection_sup",

@@ -1,5 +1,7 @@
 """What the ring of events is told of a supervision tree, and whether its causes are true."""
 
+from typing import Any
+
 import pytest
 
 from poe.protocol.node_event import NodeEvent, why
@@ -90,6 +92,7 @@ def test_a_second_crash_has_a_cause_of_its_own(world, ring):
     world.end(supervisor, "b", "second")
     assert reasons(ring, "a") == [("restarted", "a"), ("child_terminated", "b")]
     newest = told(ring)[-1]
+    assert newest.cause_seq is not None
     assert told(ring)[newest.cause_seq - 1].reason == "'second'"
     assert newest.intensity == (2, 5, 5)
 
@@ -228,10 +231,11 @@ def test_the_ring_is_bounded_in_events_bytes_and_texts():
     assert [each["seq"] for each in ring.after(0, 2)] == [6, 7]
     assert ring.after(EVENTS_MAX + 3, 10)[-1]["seq"] == ring.newest_seq == EVENTS_MAX + 5
     assert ring.after(EVENTS_MAX + 5, 10) == []
-    ring.add("k", reason="é" * 10_000, **{"with": ["x" * 10_000] * 10_000})
+    huge: dict[str, Any] = {"with": ["x" * 10_000] * 10_000}
+    ring.add("k", reason="é" * 10_000, **huge)
     assert len(ring.after(EVENTS_MAX + 5, 1)[0]["reason"]) == TEXT_MAX
     for _ in range(EVENTS_MAX):
-        ring.add("k", **{"with": ["x" * TEXT_MAX] * 50})
+        ring.add("k", **huge)
     kept = ring.after(0, EVENTS_MAX)
     assert len(kept) * 50 * TEXT_MAX < BYTES_MAX
 

@@ -23,6 +23,7 @@ from poe.security.policy import Policy
 from poe.security.security import Security
 from poe.security.users import Quota, Users
 from poe.storage import Clock
+from poe.supervision.event_ring import EventRing
 
 _NO_QUOTA: Final = Quota()
 
@@ -57,6 +58,9 @@ NOTHING_TO_RELOAD: Final = "there is nothing to reload"
 ACCESS_OPERATIONS: Final = ("reload", "authorize", "security")
 """The control operations that it carries out."""
 
+_TELL_FAILED_S: Final = 10.0
+"""Between two events of failed logins, each of which counts those since the last one."""
+
 
 class Access:
     """Users, grants and quotas of one node; used in the event loop's thread only.
@@ -73,8 +77,12 @@ class Access:
         clock: Clock,
         options: SecurityOptions,
         secrets: Secrets,
+        events: EventRing,
     ) -> None:
         self._clock = clock
+        self._events = events
+        self._told_failed = (0.0, 0)
+        """When the ring was told of failed logins, and of how many by then."""
         self.options: Final = options
         self.users: Users = security.users
         self.policy: Policy = security.policy
@@ -143,7 +151,21 @@ class Access:
         # What is given as one may be anything, a secret in the wrong place as well.
         known = mechanism if mechanism in MECHANISMS else "another"
         audit("authentication failed", peer=channel.address, mechanism=known, reason=error.reason)
-        return self._delays.failed(channel.address, self.now_s())
+        now_s = self.now_s()
+        told_s, told_count = self._told_failed
+        if now_s - told_s >= _TELL_FAILED_S:
+            # Strangers must not be able to drive out what else has happened.
+            count = self.counters.authentication_failed_count
+            self._told_failed = now_s, count
+            self._events.add(
+                "login_refused",
+                supervisor=GATEKEEPER,
+                child=known,
+                reason=error.reason,
+                who=channel.address,
+                count=count - told_count,
+            )
+        return self._delays.failed(channel.address, now_s)
 
     def denied(self, principal: str, need: Need) -> None:
         """Note that a request was refused."""

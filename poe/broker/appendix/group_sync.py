@@ -59,6 +59,7 @@ class GroupSync:
         "_rounds",
         "_segment",
         "_server",
+        "_sync_began_s",
         "_syncing",
         "_timer",
         "_to_be_visible",
@@ -84,6 +85,7 @@ class GroupSync:
         self._syncing: list[tuple[Call, object]] = []
         self._moved: list[Call] = []
         self._is_cutting = False
+        self._sync_began_s = 0.0
         self._is_retry = segment.is_retry  # and no sync has gone well since
         self._to_be_visible = (0, 0, 0)
         self.work: Work | None = None
@@ -203,6 +205,7 @@ class GroupSync:
             if not self._cut(str(error)):
                 self._refuse(str(error))
         else:
+            self._rounds.syncs.add(self._server.monotonic_s() - self._sync_began_s)
             self._note_synced()
             group, self._syncing = self._syncing, []
             # After a sync that nobody waited for, the next one to ask is enough.
@@ -270,6 +273,7 @@ class GroupSync:
                 self._put_off(error)
         else:
             self.is_dirty = self.is_due = False
+            self._sync_began_s = self._server.monotonic_s()
             self.work = Work(self._server, sync, DISK_THREADS if self._syncing else self._rounds)
 
     def _cut(self, reason: str) -> bool:

@@ -83,6 +83,13 @@ class FindLastPut:
 
 
 @dataclass(frozen=True, slots=True)
+class FindProducers:
+    """Answer pairs of a topic's producers and their `LastPut`s, the one that put last first."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class WaitFor:
     """Answer True once something follows `pointer`, False after `timeout_s`, or MOVED."""
 

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from poe.actors import NO_REPLY, Call, Error, Exit, GenServer, Reason, Stop, Timer, Work, is_orderly
+from poe.broker.appendix.counters import TopicCounter
 from poe.broker.appendix.group_sync import GroupSync, SyncAlarm
 from poe.broker.appendix.message import (
     MOVED,
     CheckLimits,
     Describe,
     FindLastPut,
+    FindProducers,
     Finish,
     Get,
     GetRange,
@@ -40,6 +42,7 @@ from poe.broker.appendix.message import (
 from poe.broker.appendix.sync_rounds import SyncRounds
 from poe.errors import CorruptRecord, OptionError, StorageError, WriteFailed
 from poe.option import Range, check_options
+from poe.record import RECORD_HEADER_BYTES
 from poe.storage import Clock, FreeSpace, Segment, SegmentOptions
 from poe.topic_name import topic_text
 
@@ -134,8 +137,11 @@ class AppendixServer(GenServer):
         clock: Clock,
         space: FreeSpace,
         rounds: SyncRounds,
+        counter: TopicCounter,
     ) -> None:
         """Take over a recovered segment."""
+        self._counter = counter
+        counter.take(segment)
         self._space = space
         self._is_touched = False
         self._topic = topic
@@ -186,20 +192,31 @@ class AppendixServer(GenServer):
             if kind is Put:
                 return self._put(request, caller)
             if kind is Get:
-                return self._segment.read(
+                found = self._segment.read(
                     request.pointer, request.limit, request.bytes_max, self._sync.visible
                 )
+                if found is not None:
+                    self._counter.read_count += found.record_count
+                    self._counter.read_bytes += found.length
+                return found
             if kind is Next:
-                return self._segment.next(request.pointer, self._sync.visible)
+                message = self._segment.next(request.pointer, self._sync.visible)
+                if message is not None:
+                    self._counter.read_count += 1
+                    self._counter.read_bytes += len(message[1]) + RECORD_HEADER_BYTES
+                return message
             return self._serve(request, caller)
         except StorageError as error:
-            if isinstance(error, CorruptRecord):
-                logger.error("topic %r is damaged: %s", self._topic, error)
-            elif kind is Put and isinstance(error, WriteFailed):
-                # The next put goes elsewhere. A full disk is another matter: it gets room.
-                logger.error("%s", error)
-                self._segment.fail(str(error))
-            return Error(error)
+            return self._refuse(error, is_put=kind is Put)
+
+    def _refuse(self, error: StorageError, *, is_put: bool) -> Error:
+        if isinstance(error, CorruptRecord):
+            logger.error("topic %r is damaged: %s", self._topic, error)
+        elif is_put and isinstance(error, WriteFailed):
+            # The next put goes elsewhere. A full disk is another matter: it gets room.
+            logger.error("%s", error)
+            self._segment.fail(str(error))
+        return Error(error)
 
     def handle_cast(self, message: Any) -> None:  # noqa: ANN401
         """Take what is told to all segments, and its own reminder to sync a group of puts."""
@@ -245,6 +262,7 @@ class AppendixServer(GenServer):
         """
         self._release_waiting()
         self._sync.finish()
+        self._counter.let_go(self._segment.path)
         if not is_orderly(reason) or not self._hibernate():
             self._segment.close()
 
@@ -382,8 +400,8 @@ class AppendixServer(GenServer):
                 answer = self._look_up(request)
             case WaitFor():
                 answer = self._wait_for(request, caller)
-            case FindLastPut():
-                answer = self._find_last_put(request, caller)
+            case FindLastPut() | FindProducers():
+                answer = self._tell_of_puts(request, caller)
             case Seal():
                 self._sync.finish()
                 self._segment.seal()
@@ -413,13 +431,24 @@ class AppendixServer(GenServer):
             case PointerAt(ordinal):
                 return self._segment.pointer_at(ordinal)
             case GetRange(pointer, last, limit, bytes_max):
-                find = self._segment.span if type(request) is Span else self._segment.read_range
-                return find(pointer, last, limit, bytes_max, self._sync.visible)
+                visible = self._sync.visible
+                if type(request) is Span:
+                    return self._segment.span(pointer, last, limit, bytes_max, visible)
+                found = self._segment.read_range(pointer, last, limit, bytes_max, visible)
+                if found is not None:
+                    self._counter.read_count += found.records.record_count
+                    self._counter.read_bytes += found.records.length
+                return found
 
     def _when_synced(self, caller: Call, answer: object) -> Any:  # noqa: ANN401
         """Answer when all that was put is durable."""
         is_wanted = self._sync.is_dirty or self._sync.work is not None
         return self._sync.join(caller, answer) if is_wanted else answer
+
+    def _tell_of_puts(self, request: FindLastPut | FindProducers, caller: Call) -> Any:  # noqa: ANN401
+        if isinstance(request, FindLastPut):
+            return self._find_last_put(request, caller)
+        return self._segment.newest_puts(request.count)
 
     def _find_last_put(self, request: FindLastPut, caller: Call) -> Any:  # noqa: ANN401
         """Tell of a put when its producer could have been told: with `fsync`, once it is synced."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from threading import Lock
 
 from poe.actors.work import DISK_THREADS
+from poe.broker.appendix.counters import SyncCount
 from poe.storage import SharedSync
 
 _GATHER_S = 0.02
@@ -18,10 +19,12 @@ _GATHER_S = 0.02
 class SyncRounds:
     """The rounds of one node; has threads for the works of its actors, as `Threads` has."""
 
-    __slots__ = ("_jobs", "_lock", "shared")
+    __slots__ = ("_jobs", "_lock", "shared", "syncs")
 
-    def __init__(self, shared: SharedSync) -> None:
+    def __init__(self, shared: SharedSync, syncs: SyncCount | None = None) -> None:
         self.shared = shared
+        self.syncs = SyncCount() if syncs is None else syncs
+        """Counts the syncs of all segments, not of these rounds alone."""
         self._lock = Lock()
         self._jobs: list[Callable[[], object]] = []
 

@@ -34,6 +34,7 @@ from poe.broker.connection.session import (
     SessionEnded,
 )
 from poe.broker.connection.stream import Stream
+from poe.broker.registry.present import peer_name, traffic
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.requests.byte_budget import ByteBudget, Holding, Room
 from poe.broker.requests.groups import begin_lease, tell_undelivered
@@ -194,8 +195,11 @@ class Connection(GenServer):
             self._session = Session(parts.access, parts.routes.topics_of_group, self)
         permissions = self._session or ALL_PERMISSIONS
         self._handler = RequestHandler(
-            self, parts.routes, is_open, put_timeout_s, self._room, permissions
+            self, parts.routes, is_open, put_timeout_s, self._room, permissions, self._who
         )
+        self._since_us = parts.routes.events.now_us()
+        self._own_ref = str(self.ref)
+        parts.routes.present.enter(self._own_ref, self._tell)
         self._place = place
         self._arrival = None if arrive is None else arrive(self)
         if self._arrival is None:
@@ -259,6 +263,7 @@ class Connection(GenServer):
         parts refer to the connection, and with them it would be a cycle.
         """
         self._deadline.cancel()
+        self._routes.present.leave(self._own_ref)
         if self._arrival is not None:
             self._arrival.end()
         self._peer.drop_rest()
@@ -267,6 +272,25 @@ class Connection(GenServer):
             self._session.leave()
         self._leave()
         del self._deadline, self._handler
+
+    def _who(self) -> str:
+        session, address = self._session, peer_name(self._peer.client)
+        identity = None if session is None else session.identity
+        return address if identity is None else f"{identity.principal} at {address}"
+
+    def _tell(self) -> dict[str, Any]:
+        """Tell of the connection to who administers the node."""
+        session = self._session
+        identity = None if session is None else session.identity
+        return {
+            "address": peer_name(self._peer.client),
+            "since_us": self._since_us,
+            "user": "" if identity is None else identity.principal,
+            "tls": self._encrypted is not None,
+            "in_flight_bytes": self._holding.size_bytes,
+            "is_paused": self._watch.is_paused,
+            **traffic(self._peer.client),
+        }
 
     # ---- arriving -----------------------------------------------------------------------------
 
@@ -443,7 +467,7 @@ class Connection(GenServer):
         except (AuthenticationRequired, AuthenticationExpired):
             raise
         except PoeError as error:
-            return self._reply(error_reply(error, request))
+            return self._reply(error_reply(error, request, self._routes))
         return self._serve(request)
 
     def _authenticate(self, session: Session, request: ControlRequest) -> Waiting | None:

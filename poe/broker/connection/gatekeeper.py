@@ -26,6 +26,7 @@ from poe.security.audit import audit
 from poe.security.security import Security
 from poe.security.users import Users
 from poe.storage import Clock
+from poe.supervision.event_ring import EventRing
 
 logger = logging.getLogger("poe.broker")
 
@@ -48,7 +49,14 @@ class GatekeeperParts:
     clock: Clock
 
     @classmethod
-    def of(cls, files: AccessFiles, security: Security | None, folder: Path, clock: Clock) -> Self:
+    def of(
+        cls,
+        files: AccessFiles,
+        security: Security | None,
+        folder: Path,
+        clock: Clock,
+        events: EventRing,
+    ) -> Self:
         """Begin with what the files hold; the secrets of the node are in its folder.
 
         Raises:
@@ -56,7 +64,7 @@ class GatekeeperParts:
         """
         access = None
         if security is not None:
-            access = Access(security, clock, files.options, Secrets.make(folder))
+            access = Access(security, clock, files.options, Secrets.make(folder), events)
         return cls(access, files, clock)
 
 

@@ -34,6 +34,7 @@ from poe.broker.connection.spare_descriptor import SpareDescriptor
 from poe.broker.log_limit import ONCE_A_MINUTE
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.requests.byte_budget import ByteBudget
+from poe.broker.requests.events import EVENTS
 from poe.broker.requests.groups import GROUPS
 from poe.errors import Overloaded, PoeError
 from poe.option import Range, check_options
@@ -226,6 +227,7 @@ class ListenerSup(Supervisor):
         # New ones with each listener_sup: the connections of the last one are gone.
         clients = ClientCount(options.connections_max, options.connections_per_address_max)
         budget = ByteBudget(options.in_flight_max, options.connections_max)
+        parts.routes.present.in_flight_bytes = lambda: budget.held_bytes
         self._spare = SpareDescriptor()
         strangers = Strangers(
             parts.security.unauthenticated_max, parts.security.unauthenticated_per_address_max
@@ -271,6 +273,7 @@ class ListenerSup(Supervisor):
         for _, route in self._routes.sorted_items():
             self.cast(route.writer, ReleaseWaiting())
         self.cast(GROUPS, ReleaseWaiting())
+        self.cast(EVENTS, ReleaseWaiting())
         started_s = self.monotonic_s()
         await super().terminate(reason)
         if self.monotonic_s() - started_s >= DRAIN_S:

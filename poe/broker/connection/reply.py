@@ -10,6 +10,7 @@ from typing import TypeAlias
 from poe.actors import Call
 from poe.broker.appendix.message import GetRange
 from poe.broker.groups.options import check_name
+from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.requests.byte_budget import Room
 from poe.broker.requests.control import LISTINGS, control, listed
 from poe.broker.requests.groups import lease_messages
@@ -61,7 +62,7 @@ async def make_reply(
                 return await _control_reply(handler, request, room), None
     except PoeError as error:
         drop_tracebacks(error)  # their frames hold the request, and the call that has failed
-        return error_reply(error, request), None
+        return error_reply(error, request, handler.routes), None
 
 
 async def _put(
@@ -73,9 +74,12 @@ async def _put(
     return await handler.put(topic, messages, begun, put_id)
 
 
-def error_reply(error: PoeError, request: Request) -> bytes:
-    """Return the frame that tells that a request is refused."""
-    request_id = request.id if isinstance(request, ControlRequest) else None
+def error_reply(error: PoeError, request: Request, routes: RoutingTable) -> bytes:
+    """Return the frame that tells that a request is refused, and count that."""
+    request_id, topic = None, getattr(request, "topic", None)
+    if isinstance(request, ControlRequest):
+        request_id, topic = request.id, request.arguments.get("topic")
+    routes.counters.refuse(topic if isinstance(topic, bytes) else None, error)
     return ErrorReply.from_error(error, request_id).encode()
 
 

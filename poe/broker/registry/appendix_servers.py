@@ -8,6 +8,7 @@ import contextlib
 import logging
 
 from poe.actors import ActorRef, GenServer
+from poe.broker.appendix.counters import Counters
 from poe.broker.appendix.message import CheckLimits, Finish, LimitReached
 from poe.broker.appendix.sync_rounds import SyncRounds
 from poe.broker.registry.routing_table import Route, RoutingTable
@@ -32,6 +33,7 @@ class AppendixServers:
 
     __slots__ = (
         "_clock",
+        "_counters",
         "_registry",
         "_rounds",
         "_settings",
@@ -42,14 +44,20 @@ class AppendixServers:
     )
 
     def __init__(
-        self, registry: GenServer, store: Store, settings: TopicSettings, clock: Clock
+        self,
+        registry: GenServer,
+        store: Store,
+        settings: TopicSettings,
+        clock: Clock,
+        counters: Counters,
     ) -> None:
         """Begin with none."""
         self._registry = registry
         self._store = store
         self._settings = settings
         self._clock = clock
-        self._rounds = SyncRounds(store.shared_sync)
+        self._counters = counters
+        self._rounds = SyncRounds(store.shared_sync, counters.syncs)
         self.owned: dict[ActorRef, tuple[bytes, Segment]] = {}
         """Topic and segment of each that lives."""
         self.to_restart: dict[ActorRef, tuple[bytes, Segment]] = {}
@@ -65,7 +73,7 @@ class AppendixServers:
         """
         store = self._store
         options = self._settings.appendix(topic)
-        shared = options, self._clock, store.space, self._rounds
+        shared = options, self._clock, store.space, self._rounds, self._counters.topic(topic)
         ref = await start_dynamic_child(self._registry, APPENDIX_SUP, topic, segment, *shared)
         assert ref is not None
         self._registry.link(ref)
@@ -155,6 +163,7 @@ class AppendixServers:
                 await sync
         for ref in refs:
             self.delete_segment(topic, await self.end(ref))
+        self._counters.topics.pop(topic, None)
 
     def replace_later(self, topic: bytes, writer: ActorRef) -> None:
         """Have the registry give a topic a new segment, since that of its writer takes no more."""

@@ -6,6 +6,10 @@ from contextlib import contextmanager
 
 from poe.errors import ActorError, ChildStartFailed, NoDescriptors, StorageError, TopicReadOnly
 from poe.storage import Segment
+from poe.supervision.event_ring import EventRing
+from poe.topic_name import topic_text
+
+_TELLER = "topic_registry"
 
 logger = logging.getLogger("poe.broker")
 
@@ -19,10 +23,13 @@ class DiskFailures:
     Always: tries of a topic begin `RETRY_S` or more apart.
     """
 
-    __slots__ = ("_monotonic_s", "_next_try_s", "_read_only")
+    __slots__ = ("_events", "_monotonic_s", "_next_try_s", "_read_only")
 
-    def __init__(self, read_only: dict[bytes, str], monotonic_s: Callable[[], float]) -> None:
+    def __init__(
+        self, read_only: dict[bytes, str], monotonic_s: Callable[[], float], events: EventRing
+    ) -> None:
         """Begin with no failure; what is read-only, and why, is told in the table."""
+        self._events = events
         self._monotonic_s = monotonic_s
         self._next_try_s: dict[bytes, float] = {}
         self._read_only = read_only
@@ -65,10 +72,13 @@ class DiskFailures:
         """Note that a topic takes messages, be it that it has not failed or does so no more."""
         if self._read_only.pop(topic, None) is not None:
             logger.warning("topic %r takes messages again", topic)
+            self._events.add("topic_writable", supervisor=_TELLER, child=topic_text(topic))
 
     def _refusal(self, topic: bytes, reason: str) -> TopicReadOnly:
         refusal = TopicReadOnly(topic, reason)
         if topic not in self._read_only:
             logger.error("%s", refusal)
+            child = topic_text(topic)
+            self._events.add("topic_read_only", supervisor=_TELLER, child=child, reason=reason)
         self._read_only[topic] = reason
         return refusal

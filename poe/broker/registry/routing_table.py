@@ -5,15 +5,19 @@ outlives the registry, as an ETS table with an heir would, so that a restart of 
 not leave its readers with nothing. What all who read topics must know stands here, too.
 """
 
+import time
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 from poe.actors import ActorRef
+from poe.broker.appendix.counters import Counters
+from poe.broker.registry.present import Present
 from poe.broker.registry.queue_table import QueueTable
 from poe.errors import NotATopic, StorageError
 from poe.storage import Event, Removals, Store, TopicDescriptions
+from poe.supervision.event_ring import EventRing
 from poe.topic_name import NamePolicy
 from poe.topic_properties import is_reserved
 
@@ -82,6 +86,14 @@ class RoutingTable(dict[bytes, Route]):
         """Tells the topics of a group, and patterns of them; none of one that is not known."""
         self.queues: QueueTable | None = None
         """What queues there are across nodes; None where this one is in no cluster."""
+        self.counters = Counters()
+        """What was done since the node has started."""
+        self.events = EventRing(lambda: time.time_ns() // 1000)
+        """What has happened lately."""
+        self.present = Present()
+        """Who is connected."""
+        self.options: Mapping[str, Mapping[str, Any]] = {}
+        """The options that the node goes by, and where each came from; no secrets."""
         self.is_closing = False
         """Whether the listener is about to end: nobody may wait for news any more."""
 

@@ -20,7 +20,7 @@ from poe.actors import KILLED, ActorRef, Call, Error, Exit, GenServer, Timer
 from poe.actors.reason import is_word
 from poe.broker.appendix.hybrid_clock import JumpWatch
 from poe.broker.appendix.message import LimitReached, Seal, Touched, Unseal
-from poe.broker.appendix.server import AppendixOptions
+from poe.broker.appendix.server import REGISTRY, AppendixOptions
 from poe.broker.registry.appendix_servers import APPENDIX_SUP, AppendixServers
 from poe.broker.registry.archive_folders import ArchiveFolders
 from poe.broker.registry.archiver import ARCHIVER
@@ -46,6 +46,7 @@ from poe.errors import (
 from poe.option import Range, check_options
 from poe.storage import POINTER_MAX, Clock, Event, Messages, Producers, PutKey, Segment, Store
 from poe.supervision import terminate_child, which_children
+from poe.topic_name import topic_text
 from poe.topic_properties import TopicDescription, TopicProperties
 
 logger = logging.getLogger("poe.broker")
@@ -194,10 +195,14 @@ class TopicRegistry(GenServer):
         options = parts.options
         kept = Retention(options.max_age, options.max_bytes)
         self._settings = TopicSettings(parts.store, parts.appendix, kept)
-        self._servers = AppendixServers(self, parts.store, self._settings, parts.clock)
+        self._servers = AppendixServers(
+            self, parts.store, self._settings, parts.clock, parts.routes.counters
+        )
         self._to_configure: set[bytes] = set()
         self._crashes = CrashLimit()
-        self._disk_failures = DiskFailures(parts.routes.read_only, self.monotonic_s)
+        self._disk_failures = DiskFailures(
+            parts.routes.read_only, self.monotonic_s, parts.routes.events
+        )
         self._opening = TopicOpening(parts.store, parts.routes, self._servers, self._disk_failures)
         rate = options.topic_creation_rate
         self._quota = TopicQuota(options.topics_max, rate, auto_create=options.auto_create)
@@ -483,6 +488,7 @@ class TopicRegistry(GenServer):
             PoeError: it cannot be done now; `to_restart` knows from where to go on.
         """
         topic, segment = self._servers.to_restart[dead]
+        began_s = self.monotonic_s()
         is_newest = self._routes[topic].writer is dead
         repaired = self._store.repair_segment(topic, segment)
         if repaired is None:
@@ -498,6 +504,15 @@ class TopicRegistry(GenServer):
         ref = await self._servers.start(topic, repaired)
         del self._servers.to_restart[dead]
         self._routes.replace(topic, dead, ref, repaired.pointer_high)
+        events = self._routes.events
+        events.add(
+            "topic_repaired",
+            cause_seq=events.end_of(str(dead)),
+            supervisor=REGISTRY,
+            child=topic_text(topic),
+            ref=str(ref),
+            away_s=self.monotonic_s() - began_s,
+        )
 
     # ---- what goes ------------------------------------------------------------------------------
 

@@ -16,12 +16,15 @@ from poe.broker.registry.topic_registry import EnsureWriter
 from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.copying import Copy, copy
+from poe.broker.requests.events import events, note_change
 from poe.broker.requests.groups import GROUP_OPERATIONS, group_operation
 from poe.broker.requests.listing import describe, may_tell, page_of, pages
-from poe.broker.requests.needs import OPERATION_NEEDS, check_complete
+from poe.broker.requests.looking import config, connections, counters, producers
+from poe.broker.requests.needs import CHANGES, OPERATION_NEEDS, check_complete
 from poe.broker.requests.pipelines import PIPELINE_OPERATIONS, PIPELINES, add_pipelines
 from poe.broker.requests.queues import QUEUE_OPERATIONS
 from poe.broker.requests.request_handler import NODE_SUP, WAIT_MAX_S, RequestHandler
+from poe.broker.requests.scan import scan
 from poe.broker.requests.topics import TOPIC_OPERATIONS
 from poe.errors import NotATopic, RemoteProtocolError, SecurityError
 from poe.storage import POINTER_MAX, LastPut
@@ -45,7 +48,10 @@ async def control(handler: RequestHandler, op: str, arguments: Arguments) -> Any
     if operation is None:
         msg = f"control op {op[:40]!r} is unknown; use {', '.join(_OPERATIONS)}"
         raise RemoteProtocolError(msg)
-    return await operation(handler, arguments)
+    result = await operation(handler, arguments)
+    if op in CHANGES:
+        note_change(handler, op, arguments)
+    return result
 
 
 async def _health(handler: RequestHandler, _: Arguments) -> dict[str, Any]:
@@ -220,6 +226,12 @@ _OPERATIONS: dict[str, Callable[[RequestHandler, Arguments], Awaitable[Any]]] = 
     "copy": _copy,
     "auth": _auth,
     **{op: _access(op) for op in ACCESS_OPERATIONS},
+    "counters": counters,
+    "events": events,
+    "scan": scan,
+    "connections": connections,
+    "producers": producers,
+    "config": config,
     **TOPIC_OPERATIONS,
     **QUEUE_OPERATIONS,
     **{op: _pipelines(op) for op in PIPELINE_OPERATIONS},

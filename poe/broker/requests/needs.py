@@ -176,6 +176,12 @@ OPERATION_NEEDS: Final[dict[str, _Needs]] = {
     "reload": _node("admin"),
     "security": _node("admin"),
     "tree": _node("admin"),
+    "counters": _nothing,
+    "events": _node("admin"),
+    "scan": _topic("read"),
+    "connections": _node("admin"),
+    "producers": _topic("describe"),
+    "config": _node("admin"),
     "pipelines": _node("admin"),
     "pipeline_report": _node("admin"),
     "pipeline_stop": _node("admin"),
@@ -212,6 +218,16 @@ AUDITED: Final = frozenset(
     }
 )
 """Operations of which the audit log is told who has asked for them."""
+
+CHANGES: Final = AUDITED | {
+    "create",
+    "group_create",
+    "group_pause",
+    "group_resume",
+    "queue_create",
+    "topic_create",
+}
+"""Operations that the ring of events is told of once they are done, with who has asked."""
 
 _REQUESTS: Final[dict[type[Request], Callable[[Any, TopicsOf], Iterable[Need]]]] = {
     PointerRequest: lambda request, _: [_of_topic("read", request.topic)],

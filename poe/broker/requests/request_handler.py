@@ -80,6 +80,7 @@ class RequestHandler:
     __slots__ = (
         "_is_wanted",
         "_put_timeout_s",
+        "_who",
         "actor",
         "deadline",
         "permissions",
@@ -95,7 +96,9 @@ class RequestHandler:
         put_timeout_s: float | None = None,
         room: Room | None = None,
         permissions: Permissions = ALL_PERMISSIONS,
+        who: Callable[[], str] = lambda: "the node's own process",
     ) -> None:
+        self._who = who
         self.actor = actor
         self.routes = routes
         self._is_wanted = is_wanted
@@ -103,6 +106,10 @@ class RequestHandler:
         self.deadline = ReplyDeadline(put_timeout_s)
         self.room = room
         self.permissions = permissions
+
+    def who(self) -> str:
+        """Return the user or the address that asks, for people."""
+        return self._who()
 
     @property
     def is_wanted(self) -> bool:

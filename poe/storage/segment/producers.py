@@ -112,6 +112,17 @@ class Producers:
             return None
         return LastPut(known.epoch, known.newest, known.pointers[known.newest])
 
+    def newest(self, count: int) -> list[tuple[bytes, LastPut]]:
+        """Return up to `count` producers with their newest puts, the one that put last first."""
+        ages = sorted(
+            ((known.pointers[known.newest], producer) for producer, known in self._known.items()),
+            reverse=True,
+        )
+        return [
+            (producer, LastPut(self._known[producer].epoch, self._known[producer].newest, pointer))
+            for pointer, producer in ages[:count]
+        ]
+
     def live(self, now_us: int) -> Iterator[tuple[PutKey, int]]:
         """Yield the puts, and their pointers, that a new segment is to know of.
 

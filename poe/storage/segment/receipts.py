@@ -106,6 +106,14 @@ class Receipts:
         """
         return self._loaded().last(producer)
 
+    def newest(self, count: int) -> list[tuple[bytes, LastPut]]:
+        """Return producers with their newest puts, the one that put last first.
+
+        Raises:
+            ReadFailed: the file cannot be read.
+        """
+        return self._loaded().newest(count)
+
     def earlier(self, now_us: int) -> list[Receipt]:
         """Return what a new segment is to begin with.
 

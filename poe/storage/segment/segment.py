@@ -380,6 +380,14 @@ class Segment:
         """
         return None if self.receipts is None else self.receipts.last(producer)
 
+    def newest_puts(self, count: int) -> list[tuple[bytes, LastPut]]:
+        """Return producers with their newest puts, the one that put last first, as `last_put`.
+
+        Raises:
+            ReadFailed: the receipts cannot be read.
+        """
+        return [] if self.receipts is None else self.receipts.newest(count)
+
     def flush(self) -> None:
         """Hand everything to the kernel: buffered data, then waiting index entries and sums.
 
