@@ -9,6 +9,7 @@ after and last of each. Kinds and the fields of each stand in `docs/formats.md`.
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
@@ -429,7 +430,13 @@ def take_queue_record(value: Any) -> QueueRecord:  # noqa: ANN401
         RemoteProtocolError: it is none.
         OptionError: no queue may be so.
     """
-    name, copies, persist, bytes_max, messages_max, on_full, created_us, by, deleted_us = value
+    return _queue_record(*value)
+
+
+@lru_cache(maxsize=64, typed=True)
+def _queue_record(*fields: Any) -> QueueRecord:  # noqa: ANN401
+    """Check the fields of a record: each `Store` of a queue brings the same ones."""
+    name, copies, persist, bytes_max, messages_max, on_full, created_us, by, deleted_us = fields
     record = QueueRecord(
         take_bytes(name), take_number(copies), take_flag(persist), take_number(bytes_max),
         take_number(messages_max), on_full, take_number(created_us), take_bytes(by, _NODE_BYTES),

@@ -80,6 +80,9 @@ class PeerSender(GenServer):
         self._sender = Sender(min(peer.protocol, PROTOCOL))
         self._slot = Mailslot(self)
         self._owed: deque[Callable[[bytes], None]] = deque()
+        self._owed_since_s = 0.0
+        """When the first of them was asked."""
+        self._answer_timer: Timer | None = None
         self._is_flushing = self._is_silent = False
         self._pace = Pace.OK
         self._tick: Timer | None = None
@@ -108,8 +111,11 @@ class PeerSender(GenServer):
                 self.cast(self.ref, _FLUSH)
         elif isinstance(message, Owe):
             if not self._owed:
-                self.send_after(ANSWER_AFTER_S, _ANSWER)
+                self._owed_since_s = self.monotonic_s()
             self._owed.append(message.answer)
+            # One timer at a time: most questions are answered before it, and cost none.
+            if self._answer_timer is None:
+                self._answer_timer = self.send_after(ANSWER_AFTER_S, _ANSWER)
         elif message == _FLUSH:
             self._flush()
         else:
@@ -120,7 +126,7 @@ class PeerSender(GenServer):
         if isinstance(message, _Answered):
             self._take_answer(message)
         elif message == _ANSWER:
-            self._answer()
+            self._answer_if_due()
         elif message == _TICK:
             self._tick = None
             self._sender.tick(self._now_us())
@@ -135,6 +141,14 @@ class PeerSender(GenServer):
         self._is_flushing = False
         self._answer()
         self._send()
+
+    def _answer_if_due(self) -> None:
+        self._answer_timer = None
+        left_s = self._owed_since_s + ANSWER_AFTER_S - self.monotonic_s()
+        if left_s <= 0:
+            self._answer()
+        elif self._owed:
+            self._answer_timer = self.send_after(left_s, _ANSWER)
 
     def _answer(self) -> None:
         while self._owed:

@@ -112,7 +112,7 @@ class QueueActor(GenServer):
         self._writes = Append([], [])
         self._is_writing = False
         self._log: ActorRef | None = None
-        self._groups: tuple[str, ...] = ()
+        self._groups: list[str] = []
         self._left_count = 0
         """Batches that are being handed over."""
         now_us = self._now_us()
@@ -354,11 +354,10 @@ class QueueActor(GenServer):
 
     def _tell_groups(self) -> None:
         """Tell the registry of groups that have come or gone, whoever told this queue of them."""
-        groups = tuple(self._queue.groups())
-        names = tuple(each.name for each in groups)
+        names = self._queue.group_names()
         if names != self._groups:
             self._groups = names
-            self.cast(QUEUES, GroupsOfQueue(self._queue.record.name, groups))
+            self.cast(QUEUES, GroupsOfQueue(self._queue.record.name, tuple(self._queue.groups())))
 
     def _arm(self) -> None:
         """Have the queue be ticked when it wants to be."""

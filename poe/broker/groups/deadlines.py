@@ -16,11 +16,10 @@ class Timed(Protocol):
 _T = TypeVar("_T", bound=Timed)
 
 
-def earlier(one_us: int | None, other_us: int | None) -> int | None:
-    """Return the earlier of two times, either of which may be none."""
-    if one_us is None or other_us is None:
-        return other_us if one_us is None else one_us
-    return min(one_us, other_us)
+def earliest(*times_us: int | None) -> int | None:
+    """Return the earliest of some times, any of which may be none."""
+    known_us = [each for each in times_us if each is not None]
+    return min(known_us) if known_us else None
 
 
 class Deadlines(Generic[_T]):

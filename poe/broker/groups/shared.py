@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, Never, get_args
 
 from poe.broker.groups.assignment import Units
 from poe.broker.groups.dead_letters import DeadLetters, Dying
-from poe.broker.groups.deadlines import Deadlines, earlier
+from poe.broker.groups.deadlines import Deadlines, earliest
 from poe.broker.groups.failures import NONE_YET, Failures, back_off_us
 from poe.broker.groups.journal import Journal
 from poe.broker.groups.lease import Hand, Lease, Want
@@ -439,7 +439,7 @@ class Shared:
 
     def next_deadline_us(self) -> int | None:
         """Return when there is something to settle."""
-        return earlier(self._deadlines.next_us(), self._returned.next_due_us())
+        return earliest(self._deadlines.next_us(), self._returned.next_due_us())
 
     def pause(self, now_us: int, *, is_paused: bool) -> None:
         """Hand nothing out, or go on."""

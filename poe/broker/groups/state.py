@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self
 
 from poe.broker.groups.assignment import Units
-from poe.broker.groups.deadlines import earlier
+from poe.broker.groups.deadlines import earliest
 from poe.broker.groups.journal import GroupEvent, Journal
 from poe.broker.groups.membership import MemberInfo, Membership
 from poe.broker.groups.options import GroupDefinition
@@ -260,7 +260,7 @@ class GroupState:
 
     def next_deadline_us(self) -> int | None:
         """Return when to call `expire` next; None: not before something else was called."""
-        return earlier(self._members.next_deadline_us(), self._progress.next_deadline_us())
+        return earliest(self._members.next_deadline_us(), self._progress.next_deadline_us())
 
     def take_news(self) -> set[bytes]:
         """Return the members whose next heartbeat would tell them something new; each one once.

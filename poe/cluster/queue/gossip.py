@@ -14,7 +14,7 @@ from typing import Final
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 from xxhash import xxh3_64_intdigest
 
-from poe.broker.groups.deadlines import earlier
+from poe.broker.groups.deadlines import earliest
 from poe.broker.groups.ranges import RangeSet
 from poe.cluster.frames import (
     WHOLE,
@@ -202,8 +202,9 @@ class Gossip:
 
     def next_deadline_us(self) -> int | None:
         """Return when there is something to tell."""
-        due_us = earlier(self._held_due_us, self._known_due_us)
-        return earlier(due_us, earlier(self._digest_due_us, self._hearsay_due_us))
+        return earliest(
+            self._held_due_us, self._known_due_us, self._digest_due_us, self._hearsay_due_us
+        )
 
     def _may_ask(self, node: NodeRef, life_us: int, version: int, now_us: int) -> bool:
         if self._holders.is_current(node, life_us, version):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from poe.broker.groups.deadlines import earlier
+from poe.broker.groups.deadlines import earliest
 from poe.broker.groups.lease import Want
 from poe.broker.groups.ranges import Bounds, RangeSet
 from poe.broker.requests.groups import GroupRequest
@@ -497,13 +497,14 @@ class GroupShare:
 
     def next_deadline_us(self) -> int | None:
         """Return when to call `expire` next."""
-        due_us = min((poll.until_us for poll in self._polls.values()), default=None)
+        ask_us = None
         if self._is_hungry:
-            due_us = earlier(due_us, self._borrowing.next_ask_us(self._peers, self._hungry_us))
-        due_us = earlier(due_us, self._borrowing.next_settle_us())
-        due_us = earlier(due_us, self._burials.next_deadline_us())
-        due_us = earlier(due_us, self._ceding.next_ask_us())
-        return earlier(due_us, self._state.next_deadline_us())
+            ask_us = self._borrowing.next_ask_us(self._peers, self._hungry_us)
+        return earliest(
+            *[poll.until_us for poll in self._polls.values()], ask_us,
+            self._borrowing.next_settle_us(), self._burials.next_deadline_us(),
+            self._ceding.next_ask_us(), self._state.next_deadline_us(),
+        )  # fmt: skip
 
     def take_effects(self) -> Sequence[Effect]:
         """Return what is to be done by whoever runs the queue."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from poe.broker.groups.deadlines import earlier
+from poe.broker.groups.deadlines import earliest
 from poe.broker.groups.ranges import Bounds, RangeSet
 from poe.cluster.batch import PUT_BYTES_MAX, Batch
 from poe.cluster.frames import (
@@ -370,6 +370,10 @@ class BestEffortQueue:
         """Return the groups that there are."""
         return [self._groups[name] for name in self._shares]
 
+    def group_names(self) -> list[str]:
+        """Return the names of the groups that there are."""
+        return list(self._shares)
+
     def _agree(self, record: GroupRecord, now_us: int) -> bool:
         """Join the record of a group; return whether that was new."""
         known = self._groups.get(record.name)
@@ -664,15 +668,12 @@ class BestEffortQueue:
 
     def next_deadline_us(self) -> int | None:
         """Return when to call `tick` next; None: not before something else was called."""
-        due_us = min((each.next_deadline_us() for each in self._spreads.values()), default=None)
-        for share in self._shares.values():
-            due_us = earlier(due_us, share.next_deadline_us())
-        for other_us in (
+        due_us = [each.next_deadline_us() for each in self._spreads.values()]
+        return earliest(
+            *due_us, *[share.next_deadline_us() for share in self._shares.values()],
             self._gossip.next_deadline_us(), self._collect_due_us, self._restore_due_us,
             self._trust.due_us, self._recovery.silent_until_us,
-        ):  # fmt: skip
-            due_us = earlier(due_us, other_us)
-        return due_us
+        )  # fmt: skip
 
     def _emit(self, effect: Effect) -> None:
         self._effects.append(effect)
