@@ -163,12 +163,19 @@ def test_a_producer_of_a_mapping_is_told_however_long_it_was_idle_and_whoever_pu
     assert len(told) == PRODUCERS_COUNT_MAX + 1
 
 
-def test_of_the_lives_of_a_mapping_the_newest_is_told():
+def test_of_the_lives_of_a_mapping_the_newest_is_told_and_shuts_out_the_others():
     producers = Producers()
     for life in range(5):
+        assert producers.find((pinned(1, life), 9 - life, 0)) is None
         producers.add((pinned(1, life), 9 - life, 0), 1000 + life)
     producers.add((pinned(2, 3), 0, 0), 500)
-    assert list(producers.live(2000)) == [((pinned(1, 4), 5, 0), 1004), ((pinned(2, 3), 0, 0), 500)]
+    told = [((pinned(1, 4), 5, 0), 1004), ((pinned(2, 3), 0, 0), 500)]
+    assert list(producers.live(2000)) == told
+    with pytest.raises(ProducerFenced):
+        producers.find((pinned(1, 3), 2**32 - 1, 0))
+    assert producers.last(pinned(1, 3)) is None
+    assert producers.last(pinned(1, 5)) is None
+    assert producers.last(pinned(1, 4)) == LastPut(5, 0, 1004)
 
 
 def test_what_a_mapping_put_before_its_newest_put_is_known_without_a_pointer():

@@ -29,12 +29,15 @@ PRODUCER_IDLE_MAX_US = 7 * 24 * 3600 * 1_000_000
 PINNED_PREFIX = b"map\0"
 """Begin of the names of producers that are kept however long they are idle: those of mappings."""
 
-PINNED_FAMILY_BYTES = 10
-"""Pinned producers whose names begin alike so far are one after the other the same one's; a new
-segment is told of the one that put last, and of its newest put alone."""
+FAMILY_BYTES = 10
+"""Of a pinned producer's name; what follows is its life, a number. Producers of one family come one
+after the other: whoever has a greater life shuts out the others, as a greater epoch does."""
 
 PINNED_COUNT_MAX = 4000
-"""Families that a new segment is told of; those that put last."""
+"""Families that a new segment is told of, each by its newest put; those that put last."""
+
+_EPOCH_BITS = 32
+_EPOCH_MASK = (1 << _EPOCH_BITS) - 1
 
 
 class LastPut(NamedTuple):
@@ -53,8 +56,23 @@ class _Producer:
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
+        """Of a pinned one, above these 32 bits, its life."""
         self.newest = -1
         self.pointers: dict[int, int] = {}
+
+
+def _placed(producer: bytes, epoch: int) -> tuple[bytes, int]:
+    """Return under which name a producer is known, and its epoch there."""
+    if producer[: len(PINNED_PREFIX)] != PINNED_PREFIX:
+        return producer, epoch
+    life = int.from_bytes(producer[FAMILY_BYTES:])
+    return producer[:FAMILY_BYTES], life << _EPOCH_BITS | epoch
+
+
+def _put_key(name: bytes, epoch: int, sequence: int) -> PutKey:
+    """Return the put of a pinned producer, as `_placed` was given it."""
+    life = (epoch >> _EPOCH_BITS).to_bytes(PRODUCER_BYTES - FAMILY_BYTES)
+    return name + life, epoch & _EPOCH_MASK, sequence
 
 
 class Producers:
@@ -79,11 +97,12 @@ class Producers:
             ProducerFenced: its producer has put with a greater epoch since.
         """
         producer, epoch, sequence = put
-        known = self._known.get(producer)
+        name, placed = _placed(producer, epoch)
+        known = self._known.get(name)
         expected = 0
-        if known is not None and epoch <= known.epoch:
-            if epoch < known.epoch:
-                raise ProducerFenced(producer, epoch, known.epoch)
+        if known is not None and placed <= known.epoch:
+            if placed < known.epoch:
+                raise ProducerFenced(producer, epoch, known.epoch & _EPOCH_MASK)
             if sequence <= known.newest:
                 pointer = known.pointers.get(sequence)
                 if pointer is None:
@@ -97,9 +116,10 @@ class Producers:
     def add(self, put: PutKey, pointer: int) -> None:
         """Note that a put is stored; of one producer, puts come in their order."""
         producer, epoch, sequence = put
-        known = self._known.get(producer)
-        if known is None or known.epoch != epoch:
-            known = self._known[producer] = _Producer(epoch)
+        name, placed = _placed(producer, epoch)
+        known = self._known.get(name)
+        if known is None or known.epoch != placed:
+            known = self._known[name] = _Producer(placed)
         known.newest = sequence
         known.pointers[sequence] = pointer
         if len(known.pointers) > WINDOW_COUNT:
@@ -107,10 +127,11 @@ class Producers:
 
     def last(self, producer: bytes) -> LastPut | None:
         """Return the newest put of a producer; None where none is known."""
-        known = self._known.get(producer)
-        if known is None:
+        name, least = _placed(producer, 0)
+        known = self._known.get(name)
+        if known is None or known.epoch - least not in range(1 << _EPOCH_BITS):
             return None
-        return LastPut(known.epoch, known.newest, known.pointers[known.newest])
+        return LastPut(known.epoch - least, known.newest, known.pointers[known.newest])
 
     def newest(self, count: int) -> list[tuple[bytes, LastPut]]:
         """Return up to `count` producers with their newest puts, the one that put last first."""
@@ -129,20 +150,17 @@ class Producers:
         A pointer tells when it was given, so it tells who has been idle for long, too.
         """
         ages = sorted(
-            ((known.pointers[known.newest], producer) for producer, known in self._known.items()),
+            ((known.pointers[known.newest], name) for name, known in self._known.items()),
             reverse=True,
         )
-        pinned = [each for each in ages if each[1].startswith(PINNED_PREFIX)]
-        others = (each for each in ages if not each[1].startswith(PINNED_PREFIX))
-        for pointer, producer in islice(others, PRODUCERS_COUNT_MAX):
+        others = (each for each in ages if len(each[1]) == PRODUCER_BYTES)
+        for pointer, name in islice(others, PRODUCERS_COUNT_MAX):
             if pointer < now_us - PRODUCER_IDLE_MAX_US:
                 break
-            known = self._known[producer]
+            known = self._known[name]
             for sequence, stored in known.pointers.items():
-                yield (producer, known.epoch, sequence), stored
-        families: dict[bytes, tuple[int, bytes]] = {}
-        for each in pinned:
-            families.setdefault(each[1][:PINNED_FAMILY_BYTES], each)
-        for pointer, producer in islice(families.values(), PINNED_COUNT_MAX):
-            known = self._known[producer]
-            yield (producer, known.epoch, known.newest), pointer
+                yield (name, known.epoch, sequence), stored
+        pinned = (each for each in ages if len(each[1]) == FAMILY_BYTES)
+        for pointer, name in islice(pinned, PINNED_COUNT_MAX):
+            known = self._known[name]
+            yield _put_key(name, known.epoch, known.newest), pointer
