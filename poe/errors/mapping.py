@@ -55,3 +55,47 @@ class RuleError(MappingError):
         self.rule = rule
         self.reason = reason
         super().__init__(f"rule {rule!r}: {reason}")
+
+
+class UnknownPlan(MappingError):
+    """What a mapping has written down of its next batch is no plan that this version knows."""
+
+    code = 483
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"the plan of a batch cannot be read: {reason}; run the version that wrote it, "
+            "or set the positions of its group anew: messages may come twice then"
+        )
+
+
+class RulesChanged(MappingError):
+    """A batch was planned with other rules than those that are to repeat it."""
+
+    code = 484
+
+    def __init__(self, mapping: str, unit: bytes, planned: bytes, present: bytes) -> None:
+        self.mapping = mapping
+        self.unit = unit
+        self.planned = planned
+        self.present = present
+        super().__init__(
+            f"mapping {mapping!r} was killed in a batch of {unit.decode(errors='replace')} that was "
+            f"planned with rules {planned.hex()[:12]}; these are {present.hex()[:12]}: run it with "
+            "the earlier file until it has ended in order, or with --may-repeat"
+        )
+
+
+class PlanTooLarge(MappingError):
+    """The plan of a batch does not fit into a commit; a smaller batch is tried then."""
+
+    code = 485
+
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+        super().__init__(
+            f"a plan takes {size_bytes} bytes, at most {limit_bytes} fit; one message goes onto "
+            "too many topics with several partitions each"
+        )

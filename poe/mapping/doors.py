@@ -1,0 +1,359 @@
+"""Carries out the effects of one unit against a server, in the thread of its worker."""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from time import monotonic, time_ns
+from typing import Any, Final, Literal
+
+from poe.errors import (
+    InvalidEnvelope,
+    PoeError,
+    ProducerFenced,
+    RepeatedPut,
+    SequenceGap,
+    TopicExists,
+    UnknownTopic,
+)
+from poe.mapping.judge import Judge, run_of
+from poe.mapping.message import Columns, topic_text
+from poe.mapping.plan import Sent, Target
+from poe.mapping.unit import (
+    LEAVE,
+    Commit,
+    Counted,
+    Describe,
+    Effect,
+    Read,
+    Store,
+    Tell,
+    Wait,
+    Work,
+)
+from poe.protocol import DescribedTopic, IndexedRecords, Socket
+from poe.protocol.client import open_socket
+from poe.protocol.envelope import decode
+from poe.protocol.server import Server
+from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
+
+State = Literal["idle", "running", "retrying", "waiting", "stopped"]
+
+_CALL_TIMEOUT_S: Final = 30.0
+_WAIT_S: Final = 1.0
+"""A long poll is no longer, so that a unit can be let go."""
+_PAUSE_S: Final = 0.1
+_PAUSE_MAX_S: Final = 5.0
+_TARGETS_KEPT_S: Final = 60.0
+_READ_BYTES: Final = 8 << 20
+
+
+@dataclass(slots=True)
+class Status:
+    """How far one unit is; its worker's thread alone changes it."""
+
+    unit: bytes
+    state: State = "running"
+    reason: str = ""
+    """Why it does not go on, or did not before."""
+    pointer: int = 0
+    messages: int = 0
+    batches: int = 0
+    lost: int = 0
+    """Messages that were deleted before they were read."""
+    counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+
+    def turn(self, state: State, reason: str = "") -> None:
+        """Note what it does now."""
+        self.state = state
+        if reason:
+            self.reason = reason
+
+
+class Signals:
+    """What somebody else wants of a worker.
+
+    `leave` is set where its unit is to be let go, in order; `lost` where it is another's, or all is
+    to end at once, and then `leave` is, too.
+    """
+
+    __slots__ = ("leave", "lost")
+
+    def __init__(self) -> None:
+        self.leave = threading.Event()
+        self.lost = threading.Event()
+
+    def end(self) -> None:
+        """Have the worker do nothing more."""
+        self.lost.set()
+        self.leave.set()
+
+
+class Over(Exception):
+    """Nothing more may be done with the unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a unit is, and who works on it."""
+
+    server: Server
+    group: str
+    member: bytes
+    generation: int
+    unit: bytes
+    topic: bytes
+
+
+class Doors:
+    """What a unit's effects go through; one thread at a time.
+
+    Args:
+        place: whose effects they are.
+        judge: returns the rules of now.
+        status: is told how far it is.
+        signals: what somebody else wants.
+        tell: gets sentences for people.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        judge: Callable[[], Judge],
+        status: Status,
+        signals: Signals,
+        tell: Callable[[str], object],
+    ) -> None:
+        self._place = place
+        self._judge = judge
+        self._status = status
+        self._leave = signals.leave
+        self._lost = signals.lost
+        self._tell = tell
+        self._socket: Socket | None = None
+        self._targets: dict[bytes, tuple[float, Target]] = {}
+        self._has_envelope: bool | None = None
+        self._next_ordinal: int | None = None
+        self.is_in_doubt = False
+        """Whether a commit was sent of which nobody knows whether it was taken."""
+
+    def carry_out(self, work: Work) -> None:
+        """Carry out all effects of a unit, until it ends.
+
+        Raises:
+            PoeError: the plan that was found cannot be gone on with.
+        """
+        answer: Any = None
+        try:
+            while not self._lost.is_set():
+                answer = self._answer(work.send(answer))
+        except (StopIteration, Over):
+            pass
+        finally:
+            work.close()
+            self.close()
+
+    def start(self, start: str) -> int:
+        """Return behind which pointer a unit begins in which the group has never been."""
+        if start == "oldest":
+            return 0
+        told = self._until_done(lambda s: s.control("group", group=self._place.group))
+        return max(0, int(told["created_us"]) - 1)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    # ---- inside -------------------------------------------------------------------------------
+
+    def _answer(self, effect: Effect) -> Any:  # noqa: ANN401 - as each effect says
+        match effect:
+            case Read():
+                return self._read(effect)
+            case Commit(pointer, data):
+                return self._commit(pointer, data)
+            case Describe(topics):
+                return {topic: self._target(topic, need) for topic, need in topics.items()}
+            case Store(puts):
+                self._store(puts)
+            case Wait(seconds, why, kind):
+                self._status.turn("stopped" if kind == "stop" else "retrying", why)
+                if self._leave.wait(seconds):
+                    return LEAVE
+            case Tell(text):
+                self._tell(f"{topic_text(self._place.unit)}: {text}")
+            case Counted(counts, messages, pointer):
+                self._count(counts, messages, pointer)
+        return None
+
+    def _count(self, counts: Mapping[tuple[str, str], int], messages: int, pointer: int) -> None:
+        status = self._status
+        for key, count in counts.items():
+            status.counts[key] += count
+        status.messages += messages
+        status.batches += 1
+        status.pointer = pointer
+        status.turn("running")
+
+    def _read(self, read: Read) -> Any:  # noqa: ANN401 - messages, None or LEAVE
+        if self._leave.is_set():
+            return LEAVE
+        if read.is_to_wait:
+            self._status.turn("idle")
+            unit = self._place.unit
+            if not self._until_done(lambda s: s.wait(unit, read.first, _WAIT_S)):
+                return LEAVE if self._leave.is_set() else None
+        last = POINTER_MAX if read.last is None else read.last
+        records = self._until_done(
+            lambda s: s.read_range(self._place.unit, read.first, last, read.limit, _READ_BYTES)
+        )
+        if not len(records):
+            return None
+        self._look_for_gaps(records, is_behind=read.last is None)
+        columns = self._columns(records)
+        judge = self._judge()
+        if columns.topic == judge.retry_topic:
+            return self._due(judge, columns, is_planned=read.last is not None)
+        return columns
+
+    def _due(self, judge: Judge, columns: Columns, *, is_planned: bool) -> Columns | None:
+        """Return messages of the retry topic that are due; wait a while, where the first is not."""
+        count = run_of(columns)
+        if not is_planned:
+            headers = columns.headers or ()
+            waits = (place for place in range(count) if judge.due_s(headers[place]) > 0)
+            count = next(waits, count)
+            if count == 0:
+                self._status.turn("idle")
+                self._leave.wait(min(_WAIT_S, judge.due_s(headers[0])))
+                return None
+        topic, *others = columns
+        return Columns(topic, *(None if each is None else each[:count] for each in others))  # type: ignore[arg-type]
+
+    def _look_for_gaps(self, records: IndexedRecords, *, is_behind: bool) -> None:
+        """Tell of messages that were deleted before they were read."""
+        expected = self._next_ordinal
+        if is_behind and expected is not None and records.ordinal > expected:
+            count = records.ordinal - expected
+            self._status.lost += count
+            self._tell(f"{topic_text(self._place.unit)}: {count} messages were deleted unread")
+        self._next_ordinal = records.ordinal + len(records)
+
+    def _columns(self, records: IndexedRecords) -> Columns:
+        if self._has_envelope is None:
+            found = self._until_done(lambda s: s.find_topic(self._place.topic))
+            self._has_envelope = found is not None and found.properties.envelope
+        pointers = records.pointers.tolist()
+        data = bytes(records.data)
+        starts = records.starts.tolist()
+        values = [data[begin + RECORD_HEADER_BYTES : end] for begin, end in pairwise(starts)]
+        if not self._has_envelope:
+            return Columns(self._place.topic, pointers, values)
+        fields = [_opened(value) for value in values]
+        return Columns(
+            self._place.topic,
+            pointers,
+            [value for _, value, _ in fields],
+            [key for key, _, _ in fields],
+            [headers for _, _, headers in fields],
+        )
+
+    def _commit(self, pointer: int, data: bytes) -> bool:
+        """Write a plan down. Where its answer is lost nobody may go on with what it says.
+
+        A commit that is sent again could overtake itself: the first one may lie in a socket of the
+        server, and come in when later ones are written.
+        """
+        place = self._place
+        self.is_in_doubt = True
+        try:
+            told = self._connected().control(
+                "group_commit",
+                group=place.group,
+                member=place.member,
+                generation=place.generation,
+                positions={place.unit: [pointer, data]},
+            )
+        except PoeError as error:
+            self._status.turn("waiting", str(error))
+            raise Over from error
+        self.is_in_doubt = False
+        return place.unit in told
+
+    def _target(self, topic: bytes, need: bool) -> Target:  # noqa: FBT001 - as in the effect
+        known = self._targets.get(topic)
+        if known is not None and monotonic() - known[0] < _TARGETS_KEPT_S:
+            return known[1]
+        described = self._until_done(lambda s: _described(s, topic, has_envelope=need))
+        names = tuple(each.topic for each in described.partitions)
+        target = Target(names or (topic,), described.properties.envelope)
+        self._targets[topic] = monotonic(), target
+        return target
+
+    def _store(self, puts: Sequence[Sent]) -> None:
+        at = 0
+        while at < len(puts):
+            put = puts[at]
+            try:
+                self._until_done(lambda s, put=put: _stored(s, put))  # type: ignore[misc]
+                at += 1
+            except SequenceGap:  # one in front was lost: all of that topic again
+                at = next(place for place, each in enumerate(puts) if each.topic == put.topic)
+
+    def _until_done(self, call: Callable[[Socket], Any]) -> Any:  # noqa: ANN401 - what it returns
+        """Return what a call returns, however long that takes.
+
+        Raises:
+            Over: the unit is to go before that.
+            SequenceGap: the server's answer.
+        """
+        pause_s = _PAUSE_S
+        while True:
+            try:
+                return call(self._connected())
+            except SequenceGap:
+                raise
+            except PoeError as error:
+                self._status.turn("waiting", str(error))
+                if self._leave.wait(pause_s) or self._lost.is_set():
+                    raise Over from error
+                pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+
+    def _connected(self) -> Socket:
+        if self._socket is None or not self._socket.is_usable:
+            self._socket = open_socket(self._place.server, _CALL_TIMEOUT_S)
+        return self._socket
+
+
+def now_us() -> int:
+    """Return the time, in microseconds since the epoch."""
+    return time_ns() // 1000
+
+
+def _stored(socket: Socket, put: Sent) -> None:
+    with suppress(RepeatedPut, ProducerFenced):  # who has put behind it has first put this
+        socket.write(put.topic, put.messages, put.put_id)
+
+
+def _described(socket: Socket, topic: bytes, *, has_envelope: bool) -> DescribedTopic:
+    """Return what a topic has, and make it where it is not there."""
+    try:
+        return socket.describe(topic)
+    except UnknownTopic:
+        pass
+    try:
+        return socket.create_topic(topic, envelope=has_envelope)
+    except TopicExists:
+        return socket.describe(topic)
+
+
+def _opened(value: bytes) -> tuple[bytes | None, bytes | None, Mapping[str, bytes] | None]:
+    """Return key, value and headers; what is no envelope is all value, for the rules to refuse."""
+    try:
+        return decode(value)
+    except InvalidEnvelope:
+        return None, value, None

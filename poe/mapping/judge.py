@@ -1,0 +1,231 @@
+"""Says what becomes of the messages that rules leave over: errors, retries, dead letters.
+
+`retries = "ordered"`: the first such message holds those behind it in its partition. `"unordered"`:
+it goes onto the topic `<mapping>.retry`, which the mapping reads as one of its own, and waits there
+until it is due; so it is put on exactly once, too. Nobody is overtaken there: a message waits for
+as long as the one in front of it does.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from poe.mapping.decision import Decisions, Fallen, Put
+from poe.mapping.message import Columns, topic_bytes
+from poe.mapping.plan import Decided
+from poe.mapping.rule_set import ORIGIN, Compiled, onward
+from poe.mapping.unit import Held, Judged
+
+RETRY_TOPIC: Final = "poe-retry-topic"
+"""Header of a message that waits: the topic that it came from."""
+RETRY_DUE: Final = "poe-retry-due"
+"""When it is tried again, in microseconds since the epoch."""
+RETRY_ATTEMPTS: Final = "poe-retry-attempts"
+
+_RETRY_HEADERS: Final = frozenset({RETRY_TOPIC, RETRY_DUE, RETRY_ATTEMPTS})
+_DOUBLINGS_MAX: Final = 30
+_REASON_MAX: Final = 10_000
+
+Headers = Mapping[str, bytes] | None
+
+
+class _Again(NamedTuple):
+    """A message that is tried again, for itself."""
+
+    fallen: Fallen
+    after_s: float | None
+
+
+class Judge:
+    """Rules, and what is written beside them; see `Rules`."""
+
+    def __init__(self, compiled: Compiled, now_us: Callable[[], int]) -> None:
+        self._compiled = compiled
+        self._rules = compiled.rules
+        self._now_us = now_us
+        self.hash = compiled.hash[:16]
+        self.dead_topic = compiled.rules.dead_topic
+        self.retry_topic = topic_bytes(f"{compiled.rules.name}.retry")
+
+    def judge(self, batch: Columns) -> Judged:
+        """Decide about a batch; see `Rules`."""
+        attempts = None
+        if batch.topic == self.retry_topic:
+            attempts = [_number(each, RETRY_ATTEMPTS) for each in batch.headers or ()]
+            batch = _as_it_came(batch)
+        decisions = self._compiled.decide(batch)
+        if not (decisions.failed or decisions.retries or decisions.dead or decisions.stopped):
+            return Judged(Decided(batch, decisions.puts), decisions.counts)
+        held = self._held(decisions)
+        if held is not None:
+            return Judged(Decided(batch, {}), {}, held)
+        letters, again = self._sorted(decisions, attempts)
+        puts, counts = dict(decisions.puts), Counter(decisions.counts)
+        if letters:
+            fallen = {each.place: each for each in sorted(letters)}
+            tried = {place: 1 if attempts is None else attempts[place] + 1 for place in fallen}
+            put = self._letters(batch, fallen.values(), tried)
+            _add(puts, self.dead_topic, put)
+        if again:
+            _add(puts, self.retry_topic, self._waiting(batch, again, attempts))
+        own = frozenset((self.dead_topic, self.retry_topic))
+        return Judged(Decided(batch, puts, own), counts)
+
+    def give_up(self, batch: Columns, rule: str, reason: str, attempts: int) -> Judged:
+        """Tell what becomes of one message that is given up; see `Rules`."""
+        if batch.topic == self.retry_topic:
+            batch = _as_it_came(batch)
+        then = self._rules.on_error.then if rule else "dead"
+        if then != "dead":
+            return Judged(Decided(batch, {}), {(rule, then): 1})
+        put = self._letters(batch, [Fallen(0, rule, reason)], {0: attempts})
+        own = frozenset((self.dead_topic,))
+        return Judged(Decided(batch, {self.dead_topic: put}, own), {(rule, "dead"): 1})
+
+    def pause_s(self, held: Held, attempts: int) -> float:
+        """Return how long to wait before the next attempt; see `Rules`."""
+        return self._pause_s(held.after_s, attempts)
+
+    def due_s(self, headers: Headers) -> float:
+        """Return in how many seconds a message of the retry topic is due."""
+        return (_number(headers, RETRY_DUE) - self._now_us()) / 1e6
+
+    # ---- inside -------------------------------------------------------------------------------
+
+    def _held(self, decisions: Decisions) -> Held | None:
+        """Return the first message that holds the others."""
+        on_error = self._rules.on_error
+        found = []
+        if decisions.stopped is not None:
+            place, rule, why = decisions.stopped
+            found.append(Held(place, "stop", rule, why))
+        is_ordered = self._rules.retries == "ordered"
+        if decisions.failed and (is_ordered or not on_error.retry):
+            place, rule, why = decisions.failed[0]
+            if on_error.retry:
+                most = None if on_error.then == "stop" else on_error.retry + 1
+                found.append(Held(place, "retry", rule, why, attempts_max=most))
+            elif on_error.then == "stop":
+                found.append(Held(place, "stop", rule, why))
+        if decisions.retries and is_ordered:
+            place, rule, after_s = decisions.retries[0]
+            found.append(Held(place, "retry", rule, "the rule says so", after_s))
+        return min(found, key=lambda each: each.place, default=None)
+
+    def _sorted(
+        self, decisions: Decisions, attempts: list[int] | None
+    ) -> tuple[list[Fallen], list[_Again]]:
+        """Return the dead letters of a batch, and what is tried again for itself."""
+        on_error = self._rules.on_error
+        letters = list(decisions.dead)
+        again = [
+            _Again(Fallen(each.place, each.rule, "the rule says so"), each.after_s)
+            for each in decisions.retries
+        ]
+        for each in decisions.failed:
+            tried = 1 if attempts is None else attempts[each.place] + 1
+            if tried <= on_error.retry or (on_error.retry and on_error.then == "stop"):
+                again.append(_Again(each, None))
+            elif on_error.then == "dead":
+                letters.append(each)
+        return letters, sorted(again, key=lambda each: each.fallen.place)
+
+    def _waiting(self, batch: Columns, again: list[_Again], attempts: list[int] | None) -> Put:
+        """Return messages that are to wait on the retry topic."""
+        now_us = self._now_us()
+        headers = []
+        for (place, _, _), after_s in again:
+            tried = 1 if attempts is None else attempts[place] + 1
+            came = _headers(batch, place)
+            origin = onward(batch, place, came)[ORIGIN]
+            due_us = now_us + round(self._pause_s(after_s, tried) * 1e6)
+            waiting = {
+                ORIGIN: origin,
+                RETRY_TOPIC: batch.topic,
+                RETRY_DUE: b"%d" % due_us,
+                RETRY_ATTEMPTS: b"%d" % tried,
+            }
+            headers.append({**came, **waiting})
+        return _put(batch, [each.fallen.place for each in again], headers)
+
+    def _letters(self, batch: Columns, letters: Iterable[Fallen], tried: Mapping[int, int]) -> Put:
+        """Return dead letters, with all that is known of them."""
+        letters = list(letters)
+        time = b"%d" % self._now_us()
+        headers = []
+        for place, rule, why in letters:
+            topic, _, pointer = onward(batch, place, None)[ORIGIN].rpartition(b"/")
+            told = {
+                "poe.topic": topic,
+                "poe.pointer": pointer,
+                "poe.attempts": b"%d" % tried[place],
+                "poe.reason": why[-_REASON_MAX:].encode("utf-8", "backslashreplace"),
+                "poe.rule": rule.encode("utf-8", "backslashreplace"),
+                "poe.mapping": self._rules.name.encode("utf-8", "backslashreplace"),
+                "poe.time_us": time,
+            }
+            if batch.keys is not None or batch.headers is not None:
+                told["poe.envelope"] = b""
+            headers.append({**_headers(batch, place), **told})
+        return _put(batch, [each.place for each in letters], headers)
+
+    def _pause_s(self, after_s: float | None, attempts: int) -> float:
+        if after_s is not None:
+            return after_s
+        first_s, most_s = self._rules.on_error.backoff_s
+        return min(most_s, first_s * (1 << min(max(attempts - 1, 0), _DOUBLINGS_MAX)))
+
+
+def run_of(batch: Columns) -> int:
+    """Return how many messages at the begin of a batch of the retry topic came from one topic."""
+    headers = batch.headers or ()
+    source = _source(headers[0]) if headers else b""
+    return next(
+        (place for place, each in enumerate(headers) if _source(each) != source),
+        len(batch.pointers),
+    )
+
+
+def _source(headers: Headers) -> bytes:
+    return (headers or {}).get(RETRY_TOPIC, b"")
+
+
+def _as_it_came(batch: Columns) -> Columns:
+    """Return messages of the retry topic as they were on the topic that they came from."""
+    headers = [
+        {name: value for name, value in each.items() if name not in _RETRY_HEADERS}
+        if each
+        else None
+        for each in batch.headers or [None] * len(batch.pointers)
+    ]
+    source = _source(batch.headers[0]) if batch.headers else b""
+    return batch._replace(topic=source or batch.topic, headers=headers)
+
+
+def _headers(batch: Columns, place: int) -> Mapping[str, bytes]:
+    return (batch.headers[place] if batch.headers else None) or {}
+
+
+def _number(headers: Headers, name: str) -> int:
+    digits = (headers or {}).get(name, b"0")
+    return int(digits) if digits.isdigit() else 0
+
+
+def _put(batch: Columns, places: Sequence[int], headers: Sequence[Headers]) -> Put:
+    keys = None if batch.keys is None else [batch.keys[place] for place in places]
+    return Put(places, [batch.values[place] for place in places], keys, headers)
+
+
+def _add(puts: dict[bytes, Put], topic: bytes, put: Put) -> None:
+    """Put more onto a topic, which a rule may name, too."""
+    before = puts.get(topic)
+    if before is None:
+        puts[topic] = put
+        return
+    nothing = [None] * len(before.places)
+    puts[topic] = Put(
+        [*before.places, *put.places],
+        [*before.values, *put.values],
+        [*(before.keys or nothing), *(put.keys or [None] * len(put.places))],
+        [*(before.headers or nothing), *(put.headers or ())],
+    )

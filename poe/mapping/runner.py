@@ -1,0 +1,94 @@
+"""Runs mappings in this process, under supervision, until somebody stops it."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Final, Self
+
+from poe.actors import SHUTDOWN, ActorRef, LoopSystem
+from poe.errors import ActorDead
+from poe.mapping.rule_set import RuleSet
+from poe.mapping.station import RunOptions, Station
+from poe.mapping.worker import INTENSITY, PERIOD_S, mapping_sup
+from poe.protocol.server import Server
+from poe.supervision import ChildKind, ChildSpec, Supervisor, SupervisorFlags
+
+_STOP_S: Final = 30.0
+_LOOK_S: Final = 0.1
+
+
+class Runner:
+    """One running mapping; any thread may ask it.
+
+        with Runner(rules, server) as runner:
+            runner.join()
+
+    Args (of the constructor):
+        rules: which mapping.
+        server: where its topics are.
+        options: see `RunOptions`.
+        load: returns other rules where the file has changed since it was asked last.
+    """
+
+    def __init__(
+        self,
+        rules: RuleSet,
+        server: Server,
+        options: RunOptions | None = None,
+        load: Callable[[], RuleSet | None] = lambda: None,
+    ) -> None:
+        rules.compile()  # what is wrong with them is told here
+        self.station = Station(server, rules, options or RunOptions())
+        self._load = load
+        self._system = LoopSystem()
+        self._root: ActorRef | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Begin."""
+        flags, children = mapping_sup(self.station, self._system, self._load)
+        name = f"mapping_sup {self.station.rules.name}"
+        mapping = ChildSpec(
+            id=name, name=name, actor=Supervisor, args=(flags, children), kind=ChildKind.SUPERVISOR
+        )
+        self._root = self._system.start(
+            Supervisor,
+            SupervisorFlags(intensity=INTENSITY, period_s=PERIOD_S),
+            [mapping],
+            name="mappings_sup",
+        )
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait until it is stopped; False where it is not within `timeout_s`.
+
+        Raises:
+            ActorDead: it has failed too often; the log tells why.
+            PoeError: what the server, or the last plan, refuses for good.
+        """
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while self._root is not None:
+            if self.station.refusal is not None:
+                raise self.station.refusal
+            if not self._system.is_alive(self._root):
+                raise ActorDead(self._root, "its workers have failed too often")
+            if deadline_s is not None and time.monotonic() >= deadline_s:
+                return False
+            time.sleep(_LOOK_S)
+        return True
+
+    def stop(self) -> None:
+        """End each batch that is under way, say how far it is, and leave; twice is harmless."""
+        root, self._root = self._root, None
+        if root is None:
+            return
+        for run in self.station.runs():
+            run.signals.leave.set()
+        with contextlib.suppress(ActorDead):
+            self._system.stop(root, SHUTDOWN, timeout_s=_STOP_S)
+        self._system.shutdown()

@@ -1,0 +1,117 @@
+"""What the actors of one running mapping share: each field has one owner, others look."""
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from poe.errors import PoeError
+from poe.mapping.doors import Doors, Place, Signals, Status, now_us
+from poe.mapping.judge import Judge
+from poe.mapping.message import topic_bytes
+from poe.mapping.rule_set import RuleSet
+from poe.mapping.unit import Grant, Unit
+from poe.protocol.server import Server
+
+logger = logging.getLogger("poe.mapping")
+
+BATCH_COUNT: Final = 32768
+"""Messages in a batch, at most: a plan is one small write for each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How a mapping is run."""
+
+    batch: int = BATCH_COUNT
+    may_repeat: bool = False
+    """Go on, though the rules have changed within a batch that was not ended."""
+    session_s: float = 15.0
+    """Seconds without a sign of life after which others get the partitions."""
+
+
+@dataclass(slots=True)
+class Station:
+    """One mapping, as it runs in this process.
+
+    Attributes:
+        rules: those of now; the actor `rules` changes it.
+        refusal: what ends the run: trying again does not change it.
+    """
+
+    server: Server
+    rules: RuleSet
+    options: RunOptions
+    refusal: PoeError | None = None
+    notes: list[str] = field(default_factory=list)
+    """The newest that was told."""
+    process: bytes = field(default_factory=lambda: os.urandom(4))
+    runs: Callable[[], "list[Run]"] = list
+    """What is worked on; the member says how to find it."""
+
+    @property
+    def group(self) -> str:
+        """Return the name of its group."""
+        return f"mapping.{self.rules.name}"
+
+    @property
+    def topics(self) -> Sequence[bytes]:
+        """Return what the group reads."""
+        names = [*self.rules.source.topics]
+        if self.rules.retries == "unordered":
+            names.append(f"{self.rules.name}.retry")
+        return [topic_bytes(each) for each in names]
+
+    def tell(self, text: str) -> None:
+        """Tell people something."""
+        logger.warning("mapping %s: %s", self.rules.name, text)
+        del self.notes[:-9]
+        self.notes.append(text)
+
+
+class Run:
+    """One ownership of a unit by this process: made by the membership, used up by one worker."""
+
+    def __init__(self, station: Station, place: Place, position: Sequence[object] | None) -> None:
+        self.station = station
+        self.place = place
+        self.signals = Signals()
+        self.is_used = False
+        self.status = Status(place.unit)
+        self._position = position
+        self._judges: tuple[RuleSet, Judge] | None = None
+
+    def work(self) -> bool:
+        """Work until the unit is to go; whether all that was written down is known to be.
+
+        Raises:
+            PoeError: the last plan cannot be gone on with.
+        """
+        self.is_used = True
+        station, place = self.station, self.place
+        doors = Doors(place, self._judge, self.status, self.signals, station.tell)
+        match self._position:
+            case [int(pointer), bytes(data)]:
+                grant = Grant(place.unit, place.generation, pointer, data)
+            case _:
+                start = doors.start(station.rules.start)
+                grant = Grant(place.unit, place.generation, start)
+        self.status.pointer = grant.pointer
+        unit = Unit(
+            station.rules.name,
+            grant,
+            self._judge,
+            station.options.batch,
+            process=station.process,
+            may_repeat=station.options.may_repeat,
+        )
+        doors.carry_out(unit.work())
+        return not doors.is_in_doubt
+
+    def _judge(self) -> Judge:
+        """Return the rules of now, compiled for this unit alone."""
+        rules = self.station.rules
+        if self._judges is None or self._judges[0] is not rules:
+            self._judges = rules, Judge(rules.compile(), now_us)
+        return self._judges[1]

@@ -1,0 +1,37 @@
+"""A mapping in a process of its own: `python -m tests.mapping.mapping_process PORT`."""
+
+import logging
+import signal
+import sys
+
+from poe.mapping.action import Drop
+from poe.mapping.rule import Route, Rule, Source
+from poe.mapping.rule_set import RuleSet
+from poe.mapping.runner import Runner
+from poe.mapping.station import RunOptions
+from poe.protocol.server import Server
+
+RULES = RuleSet(
+    name="sort",
+    source=Source(topics=("numbers",)),
+    otherwise=Drop("neither"),
+    rules=(
+        Rule(id="even", fate=Route(to=("even", "audit")), body={"kind": "even"}),
+        Rule(id="third", fate=Route(to=("third",), key="{body.number}"), body={"kind": "third"}),
+    ),
+)
+
+
+def main() -> None:
+    """Run until SIGTERM."""
+    logging.basicConfig(format="%(asctime)s %(process)d %(message)s")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    options = RunOptions(session_s=1.0, batch=int(sys.argv[2]))
+    with Runner(RULES, Server("127.0.0.1", int(sys.argv[1])), options) as runner:
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        runner.join()
+
+
+if __name__ == "__main__":
+    main()

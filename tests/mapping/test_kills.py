@@ -1,0 +1,147 @@
+"""Mappings in processes that are killed, stopped and continued, at a node that is killed, too."""
+
+import contextlib
+import json
+import random
+import signal
+import socket as tcp
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+
+from poe import protocol
+from poe.client import Consumer
+from poe.errors import PoeError
+from poe.protocol import PutId
+from tests.python_process import ROOT, environment
+from torture.server import Server
+
+MEMBERS_COUNT = 2
+STOPPED_S = 2.0
+"""Longer than a session: who is stopped for so long is a zombie when it goes on."""
+
+
+class World:
+    """A node, two processes with the mapping, and a producer; `hurt` does something to one."""
+
+    def __init__(self, folder, seed):
+        self.rng = random.Random(seed)
+        self.folder = folder
+        with tcp.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.log = (folder / "mapping.log").open("ab")
+        self.node = self.start_node()
+        with self.connect() as socket:
+            socket.create_topic("numbers", partitions=2)
+            socket.create_topic("audit", partitions=3, envelope=True)
+            socket.create_topic("third", partitions=2, envelope=True)
+        self.members = [self.start_member() for _ in range(MEMBERS_COUNT)]
+        self.count = 0
+        self.faults = Counter()
+
+    def start_node(self):
+        return Server(self.folder / "data", port=self.port, count_limit=2000)
+
+    def connect(self):
+        return protocol.socket("127.0.0.1", self.port, timeout_s=20)
+
+    def start_member(self):
+        command = [sys.executable, "-m", "tests.mapping.mapping_process", str(self.port)]
+        batch = str(self.rng.choice((7, 50, 1000)))
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": self.log}
+        return subprocess.Popen([*command, batch], env=environment(), cwd=ROOT, **quiet)
+
+    def put(self, count):
+        """Put more numbers onto both partitions, each once."""
+        for partition in range(2):
+            kinds = ("even", "third", "none")
+            messages = [
+                json.dumps({"number": number, "kind": kinds[number % 3]}).encode()
+                for number in range(self.count, self.count + count)
+                if number % 2 == partition
+            ]
+            put_id = PutId(b"p" * 16, self.count, 0)
+            while True:
+                with contextlib.suppress(PoeError), self.connect() as socket:
+                    socket.write(f"numbers-{partition}", messages, put_id)
+                    break
+                time.sleep(0.05)
+        self.count += count
+
+    def hurt(self):
+        """Do something to somebody."""
+        kind = self.rng.choice(("kill", "kill", "stop", "node"))
+        self.faults[kind] += 1
+        place = self.rng.randrange(MEMBERS_COUNT)
+        member = self.members[place]
+        if kind == "node":
+            self.node.kill()
+            self.node = self.start_node()
+        elif kind == "kill":
+            member.kill()
+            member.wait()
+            self.members[place] = self.start_member()
+        else:
+            member.send_signal(signal.SIGSTOP)
+            self.put(500)
+            time.sleep(STOPPED_S)
+            member.send_signal(signal.SIGCONT)
+
+    def wait_until_done(self, timeout_s=60):
+        deadline_s = time.monotonic() + timeout_s
+        while time.monotonic() < deadline_s:
+            with contextlib.suppress(PoeError), self.connect() as socket:
+                lag = socket.control("group_lag", group="mapping.sort")
+                if all(each["messages"] == 0 for each in lag.values()):
+                    return
+            time.sleep(0.2)
+        pytest.fail(f"it is not done: {lag}; see {self.log.name}")
+
+    def stored(self, topic):
+        with Consumer(f"poe://127.0.0.1:{self.port}", topic) as consumer:
+            return Counter(json.loads(each.value)["number"] for each in consumer)
+
+    def close(self):
+        for member in self.members:
+            member.send_signal(signal.SIGCONT)
+            member.terminate()
+        for member in self.members:
+            member.wait(30)
+        self.node.kill()
+        self.log.close()
+
+
+def check_kills(folder, seed, faults):
+    world = World(folder, seed)
+    try:
+        world.put(2000)
+        for _ in range(faults):
+            world.put(600)
+            time.sleep(world.rng.uniform(0.05, 0.6))
+            world.hurt()
+        world.put(300)
+        world.wait_until_done()
+        for topic, kind in (("even", 0), ("audit", 0), ("third", 1)):
+            expected = Counter(range(kind, world.count, 3))
+            stored = world.stored(topic)
+            assert not expected - stored, f"{topic}: lost with seed {seed}, {world.faults}"
+            assert not stored - expected, f"{topic}: twice with seed {seed}, {world.faults}"
+    finally:
+        world.close()
+    return world.faults
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_nothing_is_lost_or_twice_when_processes_are_killed(tmp_path):
+    check_kills(tmp_path, 1, 8)
+
+
+@pytest.mark.slow
+@pytest.mark.torture
+@pytest.mark.timeout(1800)
+def test_nothing_is_lost_or_twice_in_200_kills(tmp_path):
+    check_kills(tmp_path, 2, 200)

@@ -1,0 +1,142 @@
+"""Whatever ends whenever: nothing is lost, nothing comes twice; and mutants are noticed."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from poe.mapping import unit as units
+from poe.mapping.plan import Plan
+from poe.mapping.unit import Unit
+from tests.mapping import simulated_mapping
+from tests.mapping.simulated_mapping import World
+
+SEEDS = range(150)
+
+
+@pytest.fixture(autouse=True)
+def _nobody_is_given_up(monkeypatch):
+    """Owners end so often here that each message is alone with one at some time."""
+    monkeypatch.setattr(units, "DEATHS_MAX", 1 << 30)
+
+
+def result(seed, **options):
+    world = World(seed, **options)
+    world.run()
+    return world.stored(), world.expected()
+
+
+@pytest.mark.parametrize("is_idle_long", [False, True])
+def test_nothing_is_lost_or_twice(is_idle_long):
+    for seed in SEEDS:
+        stored, expected = result(seed, is_idle_long=is_idle_long)
+        assert stored == expected, seed
+
+
+def test_a_power_cut_that_sets_plans_back_loses_nothing():
+    twice = 0
+    for seed in SEEDS:
+        stored, expected = result(seed, power_cuts=True)
+        assert not expected - stored, seed
+        assert not set(stored) - set(expected), seed
+        twice += (stored - expected).total()
+    assert twice, "the model shows no power cut"
+
+
+def times_stored(world):
+    """Return how often each number is stored, on whichever topic."""
+    return Counter(int(each.split()[-1]) for each in world.stored().elements())
+
+
+def times_expected(world):
+    return Counter(int(each.split()[-1]) for each in world.expected().elements())
+
+
+def test_a_batch_is_not_repeated_with_other_rules():
+    for seed in SEEDS:
+        world = World(seed, rules_change=True)
+        world.run()
+        assert times_stored(world) == times_expected(world), seed
+
+
+class PlansAfterPuts(Unit):
+    def _commit_and_store(self, plan, judged, columns):
+        yield from self._store(plan, judged)
+        yield from self._commit(plan)
+        assert self._rest is not None
+        count = len(columns.pointers)
+        self._rest = None if count == len(self._rest.pointers) else units._tail(self._rest, count)  # noqa: SLF001
+        self._position, self._number = plan.last, self._number + 1
+        self._attempts, self._trial = 0, plan.trial
+
+
+class OtherBounds(Unit):
+    def _repeat(self, plan):
+        columns = yield from self._read_all(plan)
+        assert columns is not None
+        count = max(1, len(columns.pointers) - 1)
+        columns = units._head(columns, count)  # noqa: SLF001
+        judged = yield from self._judge_again(self._rules(), plan, columns)
+        yield from self._store(plan, judged)
+        self._position = columns.pointers[-1]
+
+
+class OneLife(Unit):
+    """All owners put under one name, and go on with the numbers of those before."""
+
+    def _take_over(self):
+        if self._grant.data:
+            before = Plan.decode(self._grant.data)
+            self._number = before.number + (not before.is_empty)
+        self._grant = self._grant._replace(life=1)
+        yield from super()._take_over()
+
+
+class AnyRules(Unit):
+    def _repeat(self, plan):
+        yield from super()._repeat(replace(plan, rules=self._rules().hash))
+
+
+def is_noticed(**options):
+    for seed in SEEDS:
+        try:
+            stored, expected = result(seed, **options)
+        except AssertionError:
+            return True
+        if stored != expected:
+            return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"is_fenced": False},
+        {"ends_on_doubt": False},
+        {"unit": PlansAfterPuts},
+        {"unit": OtherBounds},
+    ],
+    ids=["no fencing", "a commit is made again", "plan after put", "other bounds"],
+)
+def test_a_mutant_is_noticed(options):
+    assert is_noticed(**options)
+
+
+def test_a_life_that_is_not_renewed_loses_messages_at_a_power_cut():
+    lost = 0
+    for seed in SEEDS:
+        stored, expected = result(seed, unit=OneLife, power_cuts=True)
+        lost += (expected - stored).total()
+    assert lost
+
+
+def test_producers_that_are_forgotten_are_noticed(monkeypatch):
+    monkeypatch.setattr(units, "producer_of", simulated_mapping.unpinned)
+    assert is_noticed(is_idle_long=True)
+
+
+def test_rules_that_change_under_a_plan_are_noticed():
+    worlds = [World(seed, rules_change=True, unit=AnyRules) for seed in SEEDS]
+    for world in worlds:
+        world.run()
+    assert any(times_stored(world) != times_expected(world) for world in worlds)
