@@ -40,7 +40,7 @@ class World:
             socket.create_topic("third", partitions=2, envelope=True)
         self.members = [self.start_member() for _ in range(MEMBERS_COUNT)]
         self.count = 0
-        self.faults = Counter()
+        self.faults: Counter[str] = Counter()
 
     def start_node(self):
         return Server(self.folder / "data", port=self.port, count_limit=2000)
@@ -102,7 +102,7 @@ class World:
 
     def stored(self, topic):
         with Consumer(f"poe://127.0.0.1:{self.port}", topic) as consumer:
-            return Counter(json.loads(each.value)["number"] for each in consumer)
+            return Counter(json.loads(each.value or b"")["number"] for each in consumer)
 
     def close(self):
         for member in self.members:
