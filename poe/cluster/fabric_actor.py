@@ -2,6 +2,10 @@
 
 A session that carries nothing any more is noticed by an ask to this node itself. It is opened anew
 once; when that does not help, the actor ends, and its supervisors decide.
+
+So it is when a node speaks again and again that is not seen, or is seen and does not answer. After
+a freeze for as long as peers wait, zenoh may take a new connection for a part of the old one, of
+which the other side has forgotten what it was told, and never tell it again (its issue 2806).
 """
 
 import contextlib
@@ -65,6 +69,10 @@ REOPEN_MAX_S: Final = 10.0
 """What closing and opening it anew may take."""
 WHOLE_AFTER: Final = 30
 """Asks in a row that are answered, after which a session may be opened anew once more."""
+SPLIT_LOOKS: Final = 3
+"""Looks at which a node is seen or heard, and not both, after which the session is to blame."""
+UNSEEN_MAX: Final = 1000
+"""Nodes that are heard and not seen, of which that is remembered."""
 COMPLAINTS_MAX: Final = 1000
 """Nodes of which is remembered that they have sent nonsense; more are counted alone."""
 MAIL_MAX: Final = 10_000
@@ -136,6 +144,10 @@ class FabricActor(GenServer):
         self._senders: dict[NodeRef, LoopAddress] = {}
         self._silent: set[NodeRef] = set()
         self._complained: set[NodeRef] = set()
+        self._unseen: set[NodeRef] = set()
+        """Who was heard since the last look, and is not seen."""
+        self._splits: Counter[NodeRef] = Counter()
+        """At how many looks a node was seen or heard, and not both."""
         self._counts = dict.fromkeys(
             ("envelopes", "envelopes_malformed", "envelopes_dropped", "frames_unsent", "reopened"),
             0,
@@ -206,13 +218,13 @@ class FabricActor(GenServer):
         if isinstance(message, Work):
             return self._end_reopening(message)
         if message == _LOOK:
-            self._look()
-        elif message == _TOO_LATE:
-            if self._session is _Session.REOPENING:
-                return Stop(FabricFailed("a session that was stuck cannot be closed either"))
-        else:
-            super().handle_info(message)
-        return None
+            return self._look()
+        return self._stop_reopening() if message == _TOO_LATE else super().handle_info(message)
+
+    def _stop_reopening(self) -> Stop | None:
+        if self._session is not _Session.REOPENING:
+            return None
+        return Stop(FabricFailed("a session that was stuck cannot be closed either"))
 
     def _take_event(self, event: FabricEvent) -> Any:  # noqa: ANN401 - as `handle_info`
         match event:
@@ -243,6 +255,8 @@ class FabricActor(GenServer):
 
     def _take_frames(self, sender: NodeRef, payload: bytes) -> None:
         self._counts["envelopes"] += 1
+        if sender not in self._peers and len(self._unseen) < UNSEEN_MAX:
+            self._unseen.add(sender)
         try:
             frames = decode_envelope(payload)
             if frames:
@@ -261,6 +275,8 @@ class FabricActor(GenServer):
         if peer.ref in self._peers or self._session is _Session.CLOSED:
             return
         self._peers[peer.ref] = peer
+        self._unseen.discard(peer.ref)
+        del self._splits[peer.ref]
         await self._start_sender(peer)
         logger.info("node %s (%s) at %s is there", peer.name, peer.ref, peer.locator)
         self.cast(MEMBERS, PeerUp(peer))
@@ -311,16 +327,28 @@ class FabricActor(GenServer):
             self.cast(MEMBERS, PeerDown(ref, "it does not answer"))
         else:
             self._silent.discard(ref)
+            del self._splits[ref]
             logger.info("node %s (%s) answers again", peer.name, ref)
             self.cast(MEMBERS, PeerUp(peer))
 
     # ---- whether anything passes ----------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _look(self) -> Any:  # noqa: ANN401 - as `handle_info`
         self.send_after(LOOK_S, _LOOK)
-        if self._session is _Session.OPEN:
-            looked = partial(_post, self._slot)
-            self._fabric.ask(self._me.ref, _NOTHING, STUCK_AFTER_S, looked)
+        if self._session is not _Session.OPEN:
+            return None
+        looked = partial(_post, self._slot)
+        self._fabric.ask(self._me.ref, _NOTHING, STUCK_AFTER_S, looked)
+        return self._look_for_splits()
+
+    def _look_for_splits(self) -> Any:  # noqa: ANN401 - as `handle_info`
+        split, self._unseen = self._silent | self._unseen, set()
+        if len(self._splits) < UNSEEN_MAX:
+            self._splits.update(split)
+        found = next((each for each in split if self._splits[each] >= SPLIT_LOOKS), None)
+        if found is None or not self._may_reopen:
+            return None
+        return self._reopen(f"node {found} is seen or heard, and not both")
 
     def _judge(self, answer: bytes | None) -> Any:  # noqa: ANN401 - as `handle_info`
         if self._session is not _Session.OPEN:
@@ -331,13 +359,14 @@ class FabricActor(GenServer):
             return None
         if not self._may_reopen:
             return Stop(FabricFailed("nothing passes, although the session was opened anew"))
-        return self._reopen()
+        return self._reopen("nothing passes")
 
-    async def _reopen(self) -> None:
-        logger.error("the session with other nodes is stuck, and is opened anew")
+    async def _reopen(self, why: str) -> None:
+        logger.error("the session with other nodes is opened anew: %s", why)
         self._counts["reopened"] += 1
         self._session = _Session.REOPENING
         self._may_reopen, self._answered_in_a_row = False, 0
+        self._splits.clear()
         self.send_after(REOPEN_MAX_S, _TOO_LATE)
         await self._lose_all("the session is opened anew")
         # In a thread: a session that is stuck may never be closed.

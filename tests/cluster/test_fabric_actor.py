@@ -16,8 +16,15 @@ from poe.cluster.actor_messages import (
     TellNodes,
 )
 from poe.cluster.fabric.envelope import FRAME_MAX_BYTES, encode_envelope
-from poe.cluster.fabric.interface import PeerDown, PeerUp, Refused
-from poe.cluster.fabric_actor import LOOK_S, STUCK_AFTER_S, WHOLE_AFTER, FabricParts, fabric_specs
+from poe.cluster.fabric.interface import PeerDown, PeerUp, Published, Refused
+from poe.cluster.fabric_actor import (
+    LOOK_S,
+    SPLIT_LOOKS,
+    STUCK_AFTER_S,
+    WHOLE_AFTER,
+    FabricParts,
+    fabric_specs,
+)
 from poe.cluster.identity import PROTOCOL, NodeRef, Peer
 from poe.cluster.peer_sender import ASK_DEADLINE_S, SILENCE_US
 from poe.errors import FabricFailed
@@ -223,11 +230,13 @@ class StuckFabric:
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
+        self.hear: Any = None
         self.is_stuck = False
         self.opened_count = 0
 
     def open(self, me, hear) -> None:
         self.opened_count += 1
+        self.hear = hear
         self._inner.open(me, hear)
 
     def ask(self, node, payload, deadline_s, answered) -> None:
@@ -280,3 +289,45 @@ def test_a_session_that_was_whole_for_long_may_be_opened_anew_again(world):
         fabric.is_stuck = False
         world.run(LOOK_S * (WHOLE_AFTER + 2))
         assert fabric.opened_count == opened_count
+
+
+def speaks(world: World, fabric: StuckFabric, peer: Peer, looks: int) -> None:
+    """Have a node speak before so many looks."""
+    for _ in range(looks):
+        fabric.hear(Published(peer.ref, encode_envelope([b"frame"])))
+        world.run(LOOK_S)
+
+
+def test_a_session_is_opened_anew_when_a_node_speaks_for_long_and_is_not_seen(world):
+    node, fabric = stuck_node(world)
+    speaks(world, fabric, peer_of("unseen"), SPLIT_LOOKS + 1)
+    world.run(LOOK_S)
+    assert (fabric.opened_count, node.metrics()["reopened"]) == (2, 1)
+    speaks(world, fabric, peer_of("unseen"), SPLIT_LOOKS + 1)
+    assert fabric.opened_count == 2
+    assert node.system.is_alive(FABRIC)
+
+
+def test_what_nodes_say_before_they_are_seen_or_after_they_were_lost_opens_no_session_anew(world):
+    _, fabric = stuck_node(world)
+    early, late = peer_of("early"), peer_of("late")
+    for _ in range(SPLIT_LOOKS):
+        fabric.hear(Published(early.ref, encode_envelope([b"frame"])))
+        fabric.hear(PeerUp(early))
+        world.run(LOOK_S)
+        fabric.hear(PeerDown(early.ref, "lost"))
+    speaks(world, fabric, late, SPLIT_LOOKS - 1)
+    world.run(3 * LOOK_S)
+    assert fabric.opened_count == 1
+
+
+def test_a_session_is_opened_anew_when_a_node_is_seen_for_long_and_does_not_answer(world):
+    node, fabric = stuck_node(world)
+    mute = peer_of("mute")
+    fabric.hear(PeerUp(mute))
+    world.run(0.1)
+    for _ in range(SPLIT_LOOKS + 3):
+        node.system.cast(FABRIC, TellNodes((mute.ref,), b"frame"))
+        world.run(LOOK_S)
+    assert (fabric.opened_count, node.metrics()["reopened"]) == (2, 1)
+    assert PeerDown(mute.ref, "it does not answer") in node.told_members()
