@@ -23,7 +23,7 @@ def refuse_circles(rules: RuleSet) -> None:
     """
     if rules.loop:
         return
-    if any(_may_meet(topic_text(rules.dead_topic), each) for each in rules.source.topics):
+    if any(may_meet(topic_text(rules.dead_topic), each) for each in rules.source.topics):
         raise InvalidMapping(
             place="source",
             problem=f"has {topic_text(rules.dead_topic)!r} in it, where dead letters of the "
@@ -38,7 +38,7 @@ def refuse_circles(rules: RuleSet) -> None:
             other
             for other, (_, wanted) in fates.items()
             if any(
-                _may_meet(topic, source) and any(_may_meet(topic, each) for each in wanted)
+                may_meet(topic, source) and any(may_meet(topic, each) for each in wanted)
                 for topic in _outputs(fate)
                 for source in rules.source.topics
             )
@@ -65,7 +65,7 @@ def _warnings(rules: RuleSet) -> Iterator[str]:
         where = f"{rule.place}: " if rule.place else ""
         name = f"{where}rule {rule.id!r} is never reached"
         wanted = _topics_of(rule.topic)
-        if not any(_may_meet(one, other) for one in wanted for other in rules.source.topics):
+        if not any(may_meet(one, other) for one in wanted for other in rules.source.topics):
             yield f"{name}: the mapping does not read {', '.join(wanted)}"
         elif rules.match == "first":
             before = next((each for each in rules.rules[:at] if _covers(each, rule)), None)
@@ -126,7 +126,7 @@ def _circle(ways: Mapping[str, Sequence[str]], begin: str) -> list[str]:
     return []
 
 
-def _may_meet(one: str, other: str) -> bool:
+def may_meet(one: str, other: str) -> bool:
     """Return whether some name is what both stand for, `*` being any characters."""
     if "*" not in one or "*" not in other:
         wanted, name = (one, other) if "*" in one else (other, one)

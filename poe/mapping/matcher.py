@@ -24,6 +24,9 @@ DECODING: Final = "decode"
 _INDEX_FROM: Final = 4
 """Rules with literals from which on looking them up is quicker than trying them."""
 
+_NEEDLES_MAX: Final = 3
+"""Needles up to which looking for all of them is quicker than decoding."""
+
 Case = tuple[Callable[[Any], bool], int]
 """A test of a body, or of a message, and the number of its rule."""
 
@@ -71,6 +74,9 @@ class Matcher:
             (each.body_test if self._is_about_body else each.message_test, number)
             for number, each in enumerate(found)
         ]
+        self._needles = _needles(found, decode) if is_lenient else ()
+        """Of which a value has to hold one, as bytes, to meet any rule about bodies."""
+
         self._bodiless = [case for case in self._cases if not found[case[1]].needs_body]
         self._field, index = _index([each.body for each in found])
         self._by_text = {
@@ -87,8 +93,8 @@ class Matcher:
         bodies: list[Any] | None = None
         broken: dict[int, str] = {}
         if self._needs_body:
-            bodies, broken = decode_all(self._decode, batch.values)
-            if self._is_about_body and len(self._cases) == 1 and not broken:
+            bodies, broken = self._decoded(batch.values)
+            if self._is_about_body and len(self._cases) == 1 and not broken and not self._needles:
                 verdicts = list(map(self._cases[0][0], bodies))
                 met = list(compress(range(count), verdicts))
                 rest = list(compress(range(count), map(not_, verdicts)))
@@ -102,6 +108,20 @@ class Matcher:
         choose = self._choose_first if self._is_first else self._choose_all
         choose(pairs, places, failed)
         return Chosen(places, bodies, failed)
+
+    def _decoded(self, values: Sequence[bytes | None]) -> tuple[list[Any], dict[int, str]]:
+        """Return the bodies, but of values of which their bytes tell that they meet nothing."""
+        if not self._needles:
+            return decode_all(self._decode, values)
+        may_meet = [
+            value is not None and any(each in value for each in self._needles) for value in values
+        ]
+        found, broken = decode_all(self._decode, list(compress(values, may_meet)))
+        places = list(compress(range(len(values)), may_meet))
+        bodies: list[Any] = [UNDECODED] * len(values)
+        for place, body in zip(places, found, strict=True):
+            bodies[place] = body
+        return bodies, {places[at]: why for at, why in broken.items()}
 
     def _subjects(self, batch: Columns, bodies: Sequence[Any] | None) -> Iterable[Any]:
         """Return what is tested: bodies where all rules are about these alone, else messages."""
@@ -160,6 +180,25 @@ class Matcher:
                 continue
             for number in met or (-1,):
                 places[number].append(place)
+
+
+def _needles(conditions: Sequence[Condition], decode: Decode) -> tuple[bytes, ...]:
+    """Return what values have to hold one of to meet a condition about bodies; none where unknown.
+
+    In JSON any text may be written with a backslash, and is not told from its bytes then.
+    """
+    found = [
+        None if each.body is None else each.body.needles() for each in conditions if each.needs_body
+    ]
+    known = [each for each in found if each is not None]
+    texts = frozenset[str]().union(*known)
+    if len(known) < len(found) or len(texts) > _NEEDLES_MAX or decode == "bytes":
+        return ()
+    try:
+        needles = [each.encode() for each in texts]
+    except UnicodeEncodeError:  # half a surrogate pair, which no document holds
+        return ()
+    return (*needles, b"\\") if decode == "json" else tuple(needles)
 
 
 def _index(patterns: Sequence[Pattern | None]) -> tuple[str, dict[str | None, list[int]]]:

@@ -9,7 +9,7 @@ A value of another type, and one that is not there, meets nothing but `exists = 
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from poe.errors import InvalidMapping, MappingExtraMissing
@@ -53,6 +53,10 @@ class Pattern(ABC):
     def clauses(self, place: str, value: object) -> Iterator[Clause]:
         """Yield how the value fares, part by part; all are met if, and only if, the pattern is."""
 
+    def needles(self) -> frozenset[str] | None:
+        """Return texts of which each value that meets the pattern has one in it, if there are."""
+        return None
+
 
 class Leaf(Pattern):
     """One operator, or a value that has to be met."""
@@ -70,6 +74,12 @@ class Leaf(Pattern):
         """Yield the one clause that it is."""
         yield Clause(place, self.test(value), self.wanted, short_repr(value))
 
+    def needles(self) -> frozenset[str] | None:
+        """Return the text, where a part of the value has to be one."""
+        if self.operator not in _NEEDLES or not isinstance(self.operand, str):
+            return None
+        return frozenset({self.operand}) if self.operand else None
+
 
 class Every(Pattern):
     """Several patterns of one value, all of which have to be met."""
@@ -84,6 +94,10 @@ class Every(Pattern):
         """Yield those of each."""
         for each in self.parts:
             yield from each.clauses(place, value)
+
+    def needles(self) -> frozenset[str] | None:
+        """Return those of the part that has the best."""
+        return _best_needles(self.parts)
 
 
 class OneOf(Pattern):
@@ -102,6 +116,12 @@ class OneOf(Pattern):
         """Yield one clause: which of them is closest, nobody knows."""
         yield Clause(place, self.test(value), self.wanted, short_repr(value))
 
+    def needles(self) -> frozenset[str] | None:
+        """Return those of all parts, if all have some."""
+        found = [each.needles() for each in self.parts]
+        known = [each for each in found if each is not None]
+        return frozenset().union(*known) if len(known) == len(found) else None
+
 
 class Fields(Pattern):
     """A map of which fields have patterns; it may have others."""
@@ -119,6 +139,10 @@ class Fields(Pattern):
             return
         for name, each in self.parts.items():
             yield from each.clauses(f"{place}.{name}", value.get(name, MISSING))
+
+    def needles(self) -> frozenset[str] | None:
+        """Return those of the field that has the best."""
+        return _best_needles(self.parts.values())
 
     def literals(self) -> dict[str, list[str]]:
         """Return the fields that have to be one of some texts, and these texts."""
@@ -153,17 +177,28 @@ class Not(Pattern):
 class Elements(Pattern):
     """A list of which any, or all, elements have to meet a pattern."""
 
-    __slots__ = ("part", "wanted")
+    __slots__ = ("_is_any", "part", "wanted")
 
     def __init__(self, operator: str, part: Pattern, data: object) -> None:
         self.part = part
         self.wanted = f"{operator} {short_repr(data)}"
         test, judge = part.test, any if operator == "any" else all
+        self._is_any = operator == "any"
         self.test = lambda value: type(value) is list and judge(map(test, value))
 
     def clauses(self, place: str, value: object) -> Iterator[Clause]:
         """Yield one clause."""
         yield Clause(place, self.test(value), self.wanted, short_repr(value))
+
+    def needles(self) -> frozenset[str] | None:
+        """Return those of an element that there has to be: all may be none."""
+        return self.part.needles() if self._is_any else None
+
+
+def _best_needles(parts: Iterable[Pattern]) -> frozenset[str] | None:
+    """Return the fewest; of as many, the longest."""
+    found = [each for each in (part.needles() for part in parts) if each is not None]
+    return min(found, key=lambda each: (len(each), -min(map(len, each))), default=None)
 
 
 # ---- compiling -----------------------------------------------------------------------------------
@@ -379,6 +414,7 @@ def _orderable(operand: object) -> frozenset[type]:
     return numbers if type(operand) in numbers else frozenset({type(operand)})
 
 
+_NEEDLES: Final = frozenset({"eq", "prefix", "suffix", "contains"})
 _ORDERS: Final[Mapping[str, Callable[[Any, frozenset[type]], Test]]] = {
     "gt": lambda limit, kinds: lambda value: type(value) in kinds and value > limit,
     "ge": lambda limit, kinds: lambda value: type(value) in kinds and value >= limit,

@@ -1,0 +1,144 @@
+"""`poe mapping`: rules are checked, tested and explained."""
+
+import json
+
+import pytest
+
+from poe.protocol import socket as connect
+from tests.cli.processes import complaint, poe_here
+from tests.mapping.test_document import COMPLETE
+
+ORDERS = """\
+name = "orders"
+source = { topics = ["orders"] }
+otherwise = "dead"
+
+[[rule]]
+id = "vip"
+body = { type = "order", amount = { gt = 100 } }
+to = "orders.vip"
+
+[[rule]]
+id = "small"
+body = { type = "order" }
+to = "orders.{body.country}"
+
+[[rule]]
+id = "never"
+body = { type = "order", x = 1 }
+drop = "no"
+
+[[test]]
+in = { body = { type = "order", amount = 120 } }
+expect = { rule = "vip", action = "to", to = "orders.vip", body = { amount = 120 } }
+
+[[test]]
+in = { body = { type = "order" } }
+expect = { action = "error", why = "{body.country} is missing" }
+
+[[test]]
+in = { value = "{" }
+expect = { rule = "decode", action = "error" }
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "orders.toml"
+    path.write_text(ORDERS)
+    return path
+
+
+def lines(run):
+    return run.stdout.decode().splitlines()
+
+
+def test_check_counts_and_warns(file):
+    run = poe_here("mapping", "check", file)
+    assert (run.returncode, lines(run)) == (0, ["orders\t3 rules, 3 tests"])
+    assert f"{file}, line 15: rule 'never' is never reached" in run.stderr.decode()
+
+
+def test_check_tells_the_line_of_what_is_wrong(file):
+    file.write_text(ORDERS.replace("gt = 100", "gt = true"))
+    run = poe_here("mapping", "check", file)
+    assert run.returncode == 2
+    assert complaint(run) == (
+        f"poe: {file}, line 7: rule 'vip': body.amount.gt: is True; use a number or a text"
+    )
+
+
+def test_check_tells_programs(file):
+    told = json.loads(poe_here("mapping", "check", file, "--format", "json").stdout)
+    assert told["rules"] == ["vip", "small", "never"]
+    assert len(told["hash"]) == 64
+
+
+def test_tests_pass_or_say_what_is_otherwise(file):
+    run = poe_here("mapping", "test", file)
+    assert (run.returncode, [each.split("\t")[0] for each in lines(run)]) == (0, ["ok"] * 3)
+    file.write_text(ORDERS.replace('to = "orders.vip", body', 'to = "x", body'))
+    run = poe_here("mapping", "test", file)
+    assert run.returncode == 1
+    assert lines(run)[:2] == [
+        f"failed\t{file}, line 20",
+        "\tto: is ['orders.vip'] instead of ['x']",
+    ]
+
+
+def test_the_test_of_a_complete_file_passes(tmp_path):
+    file = tmp_path / "m.toml"
+    file.write_text(COMPLETE)
+    assert poe_here("mapping", "test", file).returncode == 0
+
+
+def test_a_message_is_explained_clause_by_clause(file):
+    message = '{"type": "order", "amount": 5, "country": "DE"}'
+    run = poe_here("mapping", "explain", file, "--topic", "orders", "--message", message)
+    assert lines(run) == [
+        "vip\tnot met",
+        "\tyes\tbody.type: eq 'order', is 'order'",
+        "\tno\tbody.amount: gt 100, is 5",
+        "small\tmet",
+        "\tyes\tbody.type: eq 'order', is 'order'",
+        "becomes\tto orders.DE (rule small)",
+    ]
+    run = poe_here("mapping", "explain", file, "--topic", "orders", "--message", "{}")
+    assert lines(run)[-1] == "becomes\tdead: it met no rule (no rule is met)"
+
+
+def test_a_message_is_explained_to_programs(file):
+    run = poe_here(
+        *("mapping", "explain", file, "--topic", "orders", "--message", "{}"),
+        *("--format", "json"),
+    )
+    told = json.loads(run.stdout)
+    assert told["rules"][0]["clauses"][0] == {
+        "place": "body.type",
+        "is_met": False,
+        "wanted": "eq 'order'",
+        "found": "nothing",
+    }
+
+
+def test_what_cannot_be_decoded_is_explained_too(file):
+    run = poe_here("mapping", "explain", file, "--topic", "orders", "--message", "{")
+    assert run.returncode == 0
+    assert b"the message is no json" in run.stderr
+    assert lines(run)[0].startswith("becomes\terror: the message is no json")
+
+
+def test_explain_wants_one_message(file):
+    run = poe_here("mapping", "explain", file, "--topic", "orders")
+    assert complaint(run) == "poe: give either --message TEXT or --pointer P"
+
+
+@pytest.mark.slow
+def test_a_message_on_a_server_is_explained(file, server):
+    with connect("127.0.0.1", server.port) as connection:
+        pointer = connection.write(b"orders", [b'{"type": "order", "amount": 500}'])
+    where = ("--topic", "orders", "--pointer")
+    run = poe_here("mapping", "explain", file, *where, pointer, port=server.port)
+    assert lines(run)[-1] == "becomes\tto orders.vip (rule vip)"
+    run = poe_here("mapping", "explain", file, *where, pointer + 1, port=server.port)
+    assert "use that of a message of the topic" in complaint(run)

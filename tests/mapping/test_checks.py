@@ -1,0 +1,70 @@
+"""Rules that nothing reaches are warned of."""
+
+import pytest
+
+from poe.mapping import Mapping
+from poe.mapping.checks import may_meet, warnings
+
+
+def mapping(*rules, match="first"):
+    made = Mapping("m", source={"topics": ["orders", "web.*"]}, otherwise="drop", match=match)
+    for number, rule in enumerate(rules):
+        made.rule(f"r{number}", ok=True, **rule)
+    return made.rule_set()
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [{}, {"body": {"x": 1}}],
+        [{"topic": "web.*"}, {"topic": "web.*", "body": {"x": 1}}],
+        [{"body": {"x": 1}}, {"body": {"x": 1, "y": 2}}],
+        [{"body": {"x": [1, 2]}}, {"body": {"x": 2}}],
+        [{"when": "body.x == 1"}, {"when": "body.x == 1", "key_is": "k"}],
+    ],
+    ids=str,
+)
+def test_a_rule_behind_one_that_takes_all_of_it_is_never_reached(rules):
+    [told] = warnings(mapping(*rules))
+    assert told == (
+        "rule 'r1' is never reached: whatever meets it meets rule 'r0', which comes before"
+    )
+    assert warnings(mapping(*rules, match="all")) == []
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [{"body": {"x": 1}}, {"body": {"x": True}}],
+        [{"body": {"x": 1}}, {"body": {"x": {"gt": 0}}}],
+        [{"body": {"x": {"not": 1}}}, {"body": {"x": {"not": 1, "exists": True}}}],
+        [{"topic": "orders"}, {"body": {"x": 1}}],
+    ],
+    ids=str,
+)
+def test_others_are(rules):
+    assert warnings(mapping(*rules)) == []
+
+
+def test_a_rule_of_a_topic_that_is_not_read_is_never_reached():
+    assert warnings(mapping({"topic": "bills"})) == [
+        "rule 'r0' is never reached: the mapping does not read bills"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "may"),
+    [
+        ("a*", "*b", True),
+        ("a*", "b*", False),
+        ("*x*", "a*b", True),
+        ("a*b", "ab", True),
+        ("ab", "ab", True),
+        ("ab", "a", False),
+        ("*", "", True),
+        ("a*c*", "ab*d", True),
+        ("a*cx", "*dx", False),
+    ],
+)
+def test_namesmay_meet(one, other, may):
+    assert may_meet(one, other) == may_meet(other, one) == may

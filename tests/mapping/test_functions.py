@@ -1,0 +1,90 @@
+"""Functions of rules end in time, and a bad one harms its own message alone."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from poe.mapping.function_file import Answer, find_function
+from poe.mapping.functions import HANGING_MAX, FunctionsHang, InProcess, InThread
+from poe.mapping.message import Message
+from poe.mapping.rule import Call
+
+
+def messages(*values):
+    return [Message("t", number, value) for number, value in enumerate(values, start=1)]
+
+
+def test_each_message_has_its_answer_or_its_error():
+    def function(message):
+        if message.value == b"bad":
+            raise ValueError(message.value)
+        return message.value
+
+    answers = InThread(Call(function=function, name="f")).run(messages(b"a", b"bad", b"c"))
+    assert answers[::2] == [Answer(b"a"), Answer(b"c")]
+    assert answers[1].error.startswith("ValueError: b'bad', line ")
+
+
+def test_a_call_that_hangs_is_left_and_the_rest_goes_on():
+    let_go = threading.Event()
+
+    def function(message):
+        if message.value == b"hang":
+            let_go.wait()
+        return message.value
+
+    runner = InThread(Call(function=function, name="f", timeout_s=0.05))
+    try:
+        answers = runner.run(messages(b"a", b"hang", b"c"))
+        assert answers == [Answer(b"a"), Answer(None, "it took longer than 0.05 s"), Answer(b"c")]
+        with pytest.raises(FunctionsHang, match="calls of f have not come back"):
+            runner.run(messages(*[b"hang"] * HANGING_MAX))
+    finally:
+        let_go.set()
+
+
+FUNCTION = """
+import os, time
+
+def function(message):
+    print("what a function prints goes elsewhere")
+    if message.value == b"hang":
+        time.sleep(1000)
+    if message.value == b"end":
+        os._exit(7)
+    if message.value == b"lambda":
+        return lambda: 0
+    if message.value == b"bad":
+        1 / 0
+    return message.value + b"!"
+"""
+
+
+@pytest.fixture
+def runner(tmp_path):
+    (tmp_path / "f.py").write_text(FUNCTION)
+    function = find_function(tmp_path, "f.py:function").function
+    return InProcess(Call(function=function, name="f.py:function", timeout_s=3.0))
+
+
+def test_in_a_process_a_function_may_do_anything(runner):
+    answers = runner.run(messages(b"a", b"bad", b"end", b"lambda", b"b", b"hang", b"c"))
+    assert [each.value for each in answers] == [b"a!", None, None, None, b"b!", None, b"c!"]
+    told = [each.error for each in answers if each.error]
+    assert told[0].startswith("ZeroDivisionError: division by zero, line ")
+    assert told[1] == "its process ended with 7"
+    assert told[2].startswith("what it returned cannot be sent")
+    assert told[3] == "it took longer than 3 s"
+
+
+def test_many_messages_of_any_size_come_back(runner):
+    values = [bytes(size) for size in (1, 100, 70_000) * 300]
+    assert [each.value for each in runner.run(messages(*values))] == [v + b"!" for v in values]
+
+
+def test_a_process_that_does_not_start_is_an_error_of_each_message(runner, tmp_path):
+    Path(tmp_path / "f.py").write_text("raise SystemExit(3)")
+    assert [each.error for each in runner.run(messages(b"a"))] == [
+        "its process cannot be used: it did not start"
+    ]
