@@ -1,6 +1,7 @@
 """Runs mappings in this process, under supervision, until somebody stops it."""
 
 import contextlib
+import gc
 import time
 from collections.abc import Callable
 from typing import Final, Self
@@ -15,6 +16,8 @@ from poe.supervision import ChildKind, ChildSpec, Supervisor, SupervisorFlags
 
 _STOP_S: Final = 30.0
 _LOOK_S: Final = 0.1
+_COLLECT_COUNT: Final = 50_000
+"""Objects made after which the garbage collector looks at them: of a piece of a batch, none."""
 
 
 class Runner:
@@ -52,6 +55,9 @@ class Runner:
 
     def start(self) -> None:
         """Begin."""
+        if gc.get_threshold()[0] < _COLLECT_COUNT:
+            # Bodies of messages are no circles, and go with the last who looks at them.
+            gc.set_threshold(_COLLECT_COUNT)
         flags, children = mapping_sup(self.station, self._system, self._load)
         name = f"mapping_sup {self.station.rules.name}"
         mapping = ChildSpec(
