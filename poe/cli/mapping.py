@@ -1,4 +1,4 @@
-"""`poe mapping`: checks, tests and explains mappings."""
+"""`poe mapping`: checks, tests, explains and runs mappings."""
 
 import json
 from collections.abc import Callable
@@ -12,6 +12,7 @@ from poe.cli.endpoint import Endpoint
 from poe.cli.endpoint_options import asks_server
 from poe.cli.exit_code import ExitCode
 from poe.cli.group import printable
+from poe.cli.mapping_run import dry_run, list_mappings, run, show
 from poe.cli.output import counted, write_error, write_line
 from poe.cli.topic import Format, FormatOption
 from poe.errors import ConfigError, OptionError, UndecodableMessage
@@ -28,13 +29,15 @@ FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A mapping: .
 
 def mapping_application() -> typer.Typer:
     """Return the group of commands."""
-    application = typer.Typer(
-        help="Check, test and explain the rules of a mapping.", rich_markup_mode=None
-    )
+    application = typer.Typer(help="Check, test, explain and run mappings.", rich_markup_mode=None)
     commands: dict[str, Callable[..., Any]] = {
         "check": check,
         "test": run_tests,
         "explain": asks_server(explain),
+        "run": asks_server(run),
+        "dry-run": asks_server(dry_run),
+        "list": asks_server(list_mappings),
+        "show": asks_server(show),
     }
     for name, command in commands.items():
         application.command(name)(command)

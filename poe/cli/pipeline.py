@@ -169,11 +169,12 @@ def stop(name: NameArgument, endpoint: Endpoint) -> ExitCode:
 def told_pipelines(connection: Socket) -> list[dict[str, Any]]:
     """Return what a server knows of pipelines, by name; an older one knows of none."""
     try:
-        return list(connection.control("pipelines"))
+        told = list(connection.control("pipelines"))
     except RemoteProtocolError as error:
         if "is unknown" not in str(error):
             raise
         return []
+    return [each for each in told if each.get("kind", "pipeline") == "pipeline"]
 
 
 def status_lines(pipelines: list[dict[str, Any]]) -> list[str]:

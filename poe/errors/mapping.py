@@ -81,9 +81,9 @@ class RulesChanged(MappingError):
         self.planned = planned
         self.present = present
         super().__init__(
-            f"mapping {mapping!r} was killed in a batch of {unit.decode(errors='replace')} that was "
-            f"planned with rules {planned.hex()[:12]}; these are {present.hex()[:12]}: run it with "
-            "the earlier file until it has ended in order, or with --may-repeat"
+            f"mapping {mapping!r} was killed in a batch of {unit.decode(errors='replace')} "
+            f"that was planned with rules {planned.hex()[:12]}; these are {present.hex()[:12]}: "
+            "run it with the earlier file until it has ended in order, or with --may-repeat"
         )
 
 

@@ -81,6 +81,9 @@ class Runner:
         while self._root is not None:
             if self.station.refusal is not None:
                 raise self.station.refusal
+            if self.station.is_to_stop:
+                self.stop()
+                return True
             if not self._system.is_alive(self._root):
                 raise ActorDead(self._root, "its workers have failed too often")
             if deadline_s is not None and time.monotonic() >= deadline_s:

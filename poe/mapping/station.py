@@ -47,6 +47,8 @@ class Station:
     notes: list[str] = field(default_factory=list)
     """The newest that was told."""
     process: bytes = field(default_factory=lambda: os.urandom(4))
+    is_to_stop: bool = False
+    """Whether somebody has asked for it at the node."""
     runs: Callable[[], "list[Run]"] = list
     """What is worked on; the member says how to find it."""
 

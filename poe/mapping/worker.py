@@ -4,7 +4,8 @@
     ├── rules              looks whether the file has changed
     ├── workers            simple_one_for_one
     │   └── worker …       transient, one for each partition that this process has
-    └── member             is there for the group, and starts a worker for what it gets
+    ├── member             is there for the group, and starts a worker for what it gets
+    └── reporter           tells the node how far it is
 
 A worker's own thread carries out what `unit.py` says. What a crash leaves is what was written down:
 a worker that is started anew has the membership renewed, so that nobody goes on with numbers of
@@ -30,6 +31,7 @@ from poe.errors import (
     UnknownPlan,
 )
 from poe.mapping.doors import Place
+from poe.mapping.report import Reporter
 from poe.mapping.rule_set import RuleSet
 from poe.mapping.station import Run, Station, logger
 from poe.supervision import (
@@ -288,6 +290,7 @@ def mapping_sup(
             shutdown_s=_SHUTDOWN_S,
             name=f"member {name}",
         ),
+        ChildSpec(id="reporter", actor=Reporter, args=(station,)),
     ]
     return SupervisorFlags(
         strategy=Strategy.REST_FOR_ONE, intensity=INTENSITY, period_s=PERIOD_S

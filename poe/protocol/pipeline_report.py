@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 from poe.errors import RemoteProtocolError
 
-ACTIVE: Final = ("starting", "running", "restarting")
+ACTIVE: Final = ("starting", "running", "restarting", "idle", "retrying", "waiting")
 ENDED: Final = ("done", "stopped", "failed")
 TEXT_MAX: Final = 1000
 """Characters of an error that are told."""
@@ -26,7 +26,7 @@ class QueryReport:
     """Of its sink."""
     state: str
     """starting, running, restarting (it failed and is tried again), or how it ended: done,
-    stopped, or failed (too often)."""
+    stopped, or failed (too often). Of a partition of a mapping idle, retrying and waiting, too."""
     rows_per_s: float = 0.0
     """Of its newest batch."""
     lag_s: float | None = None
@@ -43,10 +43,10 @@ class QueryReport:
         """Return whether it will not run again."""
         return self.state in ENDED
 
-    def summary(self) -> str:
+    def summary(self, what: str = "rows") -> str:
         """Tell its progress in a few words: `1200 rows/s, lag 0.3 s`."""
         lag = "" if self.lag_s is None else f", lag {self.lag_s:.1f} s"
-        return f"{self.rows_per_s:.0f} rows/s{lag}"
+        return f"{self.rows_per_s:.0f} {what}/s{lag}"
 
     @classmethod
     def from_map(cls, values: object) -> Self:
@@ -74,6 +74,8 @@ class PipelineReport:
     pid: int
     """Of its driver."""
     queries: tuple[QueryReport, ...]
+    kind: str = "pipeline"
+    """Or mapping: its partitions stand where a pipeline's queries do."""
 
     @property
     def state(self) -> str:

@@ -155,7 +155,14 @@ class World:
         self.owners.clear()
         while not self.owners:  # one that finds other rules than those of the plan ends at once
             self._grant()
-        owner = self.owners[-1]
+        self._end(self.owners[-1])
+
+    def begin(self, owner: Owner) -> None:
+        """Have an owner of one's own do all that there is to do."""
+        self._go_on(owner, None)
+        self._end(owner)
+
+    def _end(self, owner: Owner) -> None:
         while owner.effect is not None:
             if isinstance(owner.effect, Read) and owner.effect.is_to_wait:
                 return

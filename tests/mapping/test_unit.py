@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -140,3 +141,38 @@ def test_rules_that_change_under_a_plan_are_noticed():
     for world in worlds:
         world.run()
     assert any(times_stored(world) != times_expected(world) for world in worlds)
+
+
+def _same(rules):
+    return rules
+
+
+def test_a_message_over_which_processes_end_is_alone_in_the_end_and_given_up(monkeypatch):
+    monkeypatch.setattr(units, "DEATHS_MAX", 5)
+    world = World(0, count=40)
+    deaths = 0
+
+    class Deadly(simulated_mapping.SimulatedRules):
+        def judge(self, batch):
+            if b"20" in batch.values:
+                raise SystemExit
+            return super().judge(batch)
+
+    while True:
+        rules = Deadly(1, world.rng, {})
+        world.generation += 1
+        pointer, data = world.log[-1] if world.log else (0, b"")
+        grant = units.Grant(b"source", world.generation, pointer, data)
+        process = b"%d" % world.generation
+        work = Unit("m", grant, partial(_same, rules), 16, process=process).work()
+        owner = simulated_mapping.Owner(world.generation, work, None)
+        try:
+            world.begin(owner)
+            break
+        except SystemExit:
+            deaths += 1
+    expected = world.expected()
+    expected[b"even 20"] = 0
+    expected[b"dead 20"] = 1
+    assert world.stored() == +expected
+    assert deaths < 5 + 6  # halves of 16, and each time that it was alone

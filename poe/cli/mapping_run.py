@@ -1,0 +1,226 @@
+"""`poe mapping run`, `dry-run`, `list` and `show`: mappings at work."""
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from poe.cli.endpoint import Endpoint
+from poe.cli.exit_code import ExitCode
+from poe.cli.group import printable
+from poe.cli.log import LEVELS, start_logging
+from poe.cli.output import counted, write_error, write_line
+from poe.cli.topic import Format, FormatOption
+from poe.errors import InvalidEnvelope, OptionError, UnknownTopic
+from poe.mapping import Columns, load
+from poe.mapping.message import topic_text
+from poe.mapping.rule_set import Compiled
+from poe.mapping.runner import Runner
+from poe.mapping.station import RunOptions
+from poe.mapping.watch import Watch
+from poe.protocol import DescribedTopic, Socket
+from poe.protocol.envelope import Enveloped, decode
+from poe.protocol.pipeline_report import PipelineReport
+from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A mapping: .toml or .py.")]
+
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_AGO = re.compile(r"([0-9]{1,9})([smhd])")
+_PIECE_COUNT = 4096
+
+
+def run(
+    file: FileArgument,
+    *,
+    may_repeat: Annotated[
+        bool,
+        typer.Option(
+            "--may-repeat", help="Go on behind a kill with other rules; messages may come twice."
+        ),
+    ] = False,
+    log_level: Annotated[
+        str, typer.Option(metavar="|".join(LEVELS), help="How much the log tells.")
+    ] = "warning",
+    endpoint: Endpoint,
+) -> None:
+    """Carry out a mapping until Ctrl-C: each message once, whatever is killed meanwhile.
+
+    Start as many as you like, anywhere: they share the partitions. When the file changes, its
+    rules hold from the next batch on; a wrong one is told, and changes nothing.
+    """
+    if log_level.lower() not in LEVELS:
+        raise OptionError("--log-level", log_level, "one of " + ", ".join(LEVELS))
+    start_logging(log_level)
+    rules = load(file)
+    options = RunOptions(may_repeat=may_repeat)
+    with Runner(rules, endpoint.server, options, Watch(file, rules)) as runner:
+        runner.join()
+
+
+def dry_run(
+    file: FileArgument,
+    *,
+    since: Annotated[
+        str, typer.Option("--from", metavar="AGO", help="As 30s, 10m, 2h or 1d; 0s: the oldest.")
+    ] = "10m",
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Messages to look at.")] = 10_000,
+    output_format: FormatOption = Format.TEXT,
+    endpoint: Endpoint,
+) -> None:
+    """Tell what a mapping would do with messages that are there; nothing is put.
+
+    Functions are called.
+    """
+    match = _AGO.fullmatch(since)
+    if match is None:
+        raise OptionError("--from", since, "as 30s, 10m, 2h or 1d")
+    ago_s = int(match[1]) * _UNITS_S[match[2]]
+    pointer = max(0, round((time.time() - ago_s) * 1e6)) if ago_s else 0
+    compiled = load(file).compile()
+    counts: Counter[tuple[str, str]] = Counter()
+    targets: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    looked = 0
+    with endpoint.looking() as connection:
+        for batch in _messages(connection, compiled, pointer):
+            batch = _head(batch, limit - looked)  # noqa: PLW2901 - as much of it as is wanted
+            decisions = compiled.decide(batch)
+            counts.update(decisions.counts)
+            targets.update({topic_text(t): len(put.places) for t, put in decisions.puts.items()})
+            fallen = [*decisions.failed, *decisions.dead]
+            stopped = [] if decisions.stopped is None else [decisions.stopped]
+            reasons.update(f"{each.rule}: {each.why}" for each in (*fallen, *stopped))
+            looked += len(batch.pointers)
+            if looked >= limit:
+                break
+    told = {
+        "messages": looked,
+        "rules": [
+            {"rule": rule, "action": action, "messages": count}
+            for (rule, action), count in sorted(counts.items())
+        ],
+        "targets": dict(sorted(targets.items())),
+        "reasons": dict(reasons.most_common(20)),
+    }
+    if output_format is Format.JSON:
+        write_line(json.dumps(told, ensure_ascii=False))
+        return
+    write_line(counted(looked, "message"))
+    for (rule, action), count in sorted(counts.items()):
+        write_line(f"rule {printable(rule)}\t{action}\t{count}")
+    for topic, count in sorted(targets.items()):
+        write_line(f"topic {printable(topic)}\t{count}")
+    for reason, count in reasons.most_common(20):
+        write_line(f"{count} times\t{printable(reason)}")
+
+
+def list_mappings(*, output_format: FormatOption = Format.TEXT, endpoint: Endpoint) -> None:
+    """List the mappings that report to a server: name, state, where they run, partitions."""
+    with endpoint.looking() as connection:
+        for told in _told(connection):
+            name, where = told["name"].rsplit(" ", 1)
+            row = {
+                "name": name,
+                "state": _state(told),
+                "process": where,
+                "partitions": len(told["queries"]),
+                "age_s": told["age_s"],
+            }
+            if output_format is Format.JSON:
+                write_line(json.dumps(row, ensure_ascii=False))
+            else:
+                parts = counted(row["partitions"], "partition")
+                age = f"{told['age_s']:.0f} s ago"
+                write_line("\t".join(map(printable, (name, row["state"], where, parts, age))))
+
+
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the mapping.")],
+    *,
+    output_format: FormatOption = Format.TEXT,
+    endpoint: Endpoint,
+) -> ExitCode:
+    """Show what a mapping does, partition by partition: state, rate, lag, and why it waits."""
+    with endpoint.looking() as connection:
+        found = [each for each in _told(connection) if each["name"].rsplit(" ", 1)[0] == name]
+    if not found:
+        write_error(f"no mapping {name!r} runs; see `poe mapping list`")
+        return ExitCode.FAILURE
+    for told in found:
+        where = told["name"].rsplit(" ", 1)[1]
+        for unit in PipelineReport.from_map(told).queries:
+            if output_format is Format.JSON:
+                row = {"process": where, "unit": unit.name, "state": unit.state}
+                row |= {"per_s": unit.rows_per_s, "lag_s": unit.lag_s, "reason": unit.last_error}
+                write_line(json.dumps(row, ensure_ascii=False))
+            else:
+                cells = [where, unit.name, unit.state, unit.summary("messages")]
+                cells += [unit.last_error] if unit.last_error else []
+                write_line("\t".join(map(printable, cells)))
+    return ExitCode.OK
+
+
+def _told(connection: Socket) -> list[dict[str, Any]]:
+    return [each for each in connection.control("pipelines") if each.get("kind") == "mapping"]
+
+
+def _state(told: dict[str, Any]) -> str:
+    """Return the state that asks for most attention."""
+    if told["state"] != "running":
+        return str(told["state"])
+    states = {each["state"] for each in told["queries"]}
+    order = ("waiting", "retrying", "starting", "running", "idle")
+    return next((each for each in order if each in states), "running")
+
+
+def _messages(connection: Socket, compiled: Compiled, pointer: int) -> Iterator[Columns]:
+    """Yield messages of all topics that a mapping reads, from a pointer on."""
+    for topic in _topics(connection, compiled):
+        for partition in topic.partitions:
+            behind = pointer
+            while True:
+                records = connection.read_range(partition.topic, behind, POINTER_MAX, _PIECE_COUNT)
+                if not len(records):
+                    break
+                pointers = records.pointers.tolist()
+                behind = pointers[-1]
+                data, starts = bytes(records.data), records.starts.tolist()
+                values = [data[a + RECORD_HEADER_BYTES : b] for a, b in pairwise(starts)]
+                yield _columns(topic, pointers, values)
+
+
+def _topics(connection: Socket, compiled: Compiled) -> list[DescribedTopic]:
+    names = [each.name for each in connection.list_topics()]
+    patterns = [
+        re.compile(re.escape(each).replace(r"\*", ".*"), re.DOTALL)
+        for each in compiled.rules.source.topics
+    ]
+    found = [each for each in names if any(p.fullmatch(topic_text(each)) for p in patterns)]
+    if not found:
+        raise UnknownTopic(", ".join(compiled.rules.source.topics).encode())
+    return [connection.describe(each) for each in found]
+
+
+def _columns(topic: DescribedTopic, pointers: list[int], values: list[bytes]) -> Columns:
+    if not topic.properties.envelope:
+        return Columns(topic.name, pointers, values)
+    fields = []
+    for value in values:
+        try:
+            fields.append(decode(value))
+        except InvalidEnvelope:
+            fields.append(Enveloped(None, value, None))
+    keys, opened, headers = zip(*fields, strict=True)
+    return Columns(topic.name, pointers, opened, keys, headers)
+
+
+def _head(batch: Columns, count: int) -> Columns:
+    topic, *columns = batch
+    return Columns(topic, *(None if each is None else each[:count] for each in columns))  # type: ignore[arg-type]  # as they were

@@ -1,0 +1,79 @@
+"""Tells the node once a second how far a mapping is, for those who look there."""
+
+import os
+import socket as tcp
+from time import monotonic
+from typing import Final
+
+from poe.actors import GenServer
+from poe.errors import PoeError
+from poe.mapping.doors import Status, now_us
+from poe.mapping.station import Station, logger
+from poe.protocol import Socket
+from poe.protocol.client import open_socket
+from poe.protocol.pipeline_report import QUERIES_MAX, PipelineReport, QueryReport
+
+_REPORT_S: Final = 1.0
+_CALL_TIMEOUT_S: Final = 5.0
+_TELL: Final = "tell"
+_STATES: Final = {"stopped": "waiting"}
+"""In reports, stopped is what does not go on by itself."""
+
+
+class Reporter(GenServer):
+    """Reports again and again; a node that takes no report keeps nothing from its work."""
+
+    trap_exits = True  # the connection is to be closed
+
+    def init(self, station: Station) -> None:
+        """Begin."""
+        self._station = station
+        self._socket: Socket | None = None
+        self._before: dict[bytes, tuple[float, int]] = {}
+        self.send_after(0, _TELL)
+
+    async def handle_info(self, message: object) -> None:
+        """Report."""
+        del message
+        try:
+            await self.run_blocking(self._report)
+        except PoeError as error:
+            logger.debug("mapping %s: no report: %s", self._station.rules.name, error)
+        self.send_after(_REPORT_S, _TELL)
+
+    def terminate(self, reason: object) -> None:
+        """Close the connection."""
+        del reason
+        if self._socket is not None:
+            self._socket.close()
+
+    def _report(self) -> None:
+        if self._socket is None or not self._socket.is_usable:
+            self._socket = open_socket(self._station.server, _CALL_TIMEOUT_S)
+        units = [self._unit(run.status) for run in self._station.runs()][:QUERIES_MAX]
+        host, pid = tcp.gethostname(), os.getpid()
+        report = PipelineReport(
+            name=f"{self._station.rules.name} {host}:{pid}",
+            host=host,
+            pid=pid,
+            queries=tuple(units) or (QueryReport(name="-", state="starting"),),
+            kind="mapping",
+        )
+        answer = self._socket.control("pipeline_report", report=report.as_map())
+        if isinstance(answer, dict) and answer.get("stop") is True:
+            self._station.is_to_stop = True
+
+    def _unit(self, status: Status) -> QueryReport:
+        now_s, count = monotonic(), status.messages
+        before_s, before = self._before.get(status.unit, (now_s, count))
+        self._before[status.unit] = now_s, count
+        rate = max(0, count - before) / (now_s - before_s) if now_s > before_s else 0.0
+        lag_s = 0.0 if status.state == "idle" else max(0.0, (now_us() - status.pointer) / 1e6)
+        return QueryReport(
+            name=status.unit.decode(errors="replace"),
+            state=_STATES.get(status.state, status.state),
+            rows_per_s=rate,
+            lag_s=lag_s if status.pointer else None,
+            batch=status.batches,
+            last_error=status.reason,
+        )

@@ -1,0 +1,259 @@
+"""Mappings at a real node: what goes wrong, and what it costs."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from poe.client import Consumer
+from poe.errors import Overloaded, RulesChanged
+from poe.mapping import Drop, RuleSet, Stop, load
+from poe.mapping.doors import Doors
+from poe.mapping.plan import Plan
+from poe.mapping.rule import Call, OnError, Route, Rule, Source
+from poe.mapping.runner import Runner
+from poe.mapping.station import RunOptions
+from poe.mapping.watch import Watch
+from poe.protocol.server import Server
+from poe.testing import broker, wait_until
+
+pytestmark = pytest.mark.slow
+
+OPTIONS = RunOptions(session_s=1.0, batch=64)
+
+
+@pytest.fixture(scope="module")
+def server():
+    with broker() as started:
+        yield started
+
+
+@pytest.fixture
+def names(request):
+    """Names of a source and a target that no other test has."""
+    number = abs(hash(request.node.name)) % 10**9
+    return f"source-of-{number}x", f"target-of-{number}x"
+
+
+def rules(names, function=None, **options):
+    source, target = names
+    route = Route(to=(target,))
+    fate = route if function is None else Call(function=function, name="f", pure=True, route=route)
+    base = RuleSet(
+        name=f"m{source}",
+        source=Source(topics=(source,)),
+        otherwise=Drop(""),
+        decode="json",
+        rules=(Rule(id="all", fate=fate, body={"number": {"exists": True}}),),
+    )
+    return replace(base, **options)
+
+
+def put(server, topic, numbers):
+    server.node.put_many(topic, [json.dumps({"number": each}).encode() for each in numbers])
+
+
+def stored(server, topic):
+    return [json.loads(each.value)["number"] for each in server.collected(topic)]
+
+
+def run(server, rule_set, load=lambda: None, options=OPTIONS):
+    host, _, port = server.url.removeprefix("poe://").partition(":")
+    return Runner(rule_set, Server(host, int(port)), options, load)
+
+
+def test_messages_are_mapped_in_their_order_and_a_second_run_goes_on(server, names):
+    source, target = names
+    put(server, source, range(500))
+    with run(server, rules(names)):
+        wait_until(lambda: len(stored(server, target)) == 500, 20)
+    put(server, source, range(500, 600))
+    with run(server, rules(names)):
+        wait_until(lambda: len(stored(server, target)) == 600, 20)
+    assert stored(server, target) == list(range(600))
+
+
+def test_messages_that_go_on_tell_where_they_come_from(server, names):
+    source, target = names
+    server.node.control("topic_create", topic=target.encode(), properties={"envelope": True})
+    put(server, source, [1])
+    with run(server, rules(names)):
+        wait_until(lambda: server.collected(target), 20)
+    (found,) = server.collected(target)
+    (came,) = server.collected(source)
+    assert found.headers == {
+        "poe-origin": f"{source}/{came.pointer}".encode(),
+        "poe-hops": b"1",
+    }
+
+
+def test_what_is_tried_again_unordered_holds_nobody_and_comes_once(server, names):
+    source, target = names
+    failures = {3: 2, 7: 1}
+
+    def flaky(message):
+        number = message.body["number"]
+        if failures.get(number, 0):
+            failures[number] -= 1
+            raise OSError
+        return message
+
+    rule_set = rules(
+        names,
+        flaky,
+        retries="unordered",
+        on_error=OnError(retry=3, backoff_s=(0.05, 0.1)),
+    )
+    put(server, source, range(10))
+    with run(server, rule_set):
+        wait_until(lambda: len(stored(server, target)) == 10, 20)
+    found = stored(server, target)
+    assert found[:8] == [0, 1, 2, 4, 5, 6, 8, 9]
+    assert sorted(found) == list(range(10))
+
+
+def test_what_is_tried_again_in_order_holds_those_behind_it(server, names):
+    source, target = names
+    failures = {3: 2}
+
+    def flaky(message):
+        number = message.body["number"]
+        if failures.get(number, 0):
+            failures[number] -= 1
+            raise OSError
+        return message
+
+    on_error = OnError(retry=3, backoff_s=(0.05, 0.1))
+    put(server, source, range(10))
+    with run(server, rules(names, flaky, on_error=on_error)):
+        wait_until(lambda: len(stored(server, target)) == 10, 20)
+    assert stored(server, target) == list(range(10))
+
+
+def test_with_stop_it_waits_and_nothing_is_dead(server, names):
+    source, target = names
+    away = [True]
+
+    def guarded(message):
+        return Stop("the database is away") if away and message.body["number"] == 5 else message
+
+    put(server, source, range(10))
+    with run(server, rules(names, guarded, on_error=OnError(backoff_s=(0.05, 0.1)))) as runner:
+        wait_until(lambda: [each.status.state for each in runner.station.runs()] == ["stopped"], 20)
+        assert stored(server, target) == list(range(5))
+        away.clear()
+        wait_until(lambda: len(stored(server, target)) == 10, 20)
+    assert not server.collected(f"m{source}.dead")
+
+
+def test_while_the_target_is_full_it_waits(server, names):
+    source, target = names
+    put(server, source, range(100))
+    server.fail(Overloaded("puts_max", 7), 3)
+    with run(server, rules(names)):
+        wait_until(lambda: len(stored(server, target)) == 100, 30)
+    assert stored(server, target) == list(range(100))
+
+
+def test_while_the_server_is_away_it_waits_and_a_reply_that_is_lost_repeats_nothing(server, names):
+    source, target = names
+    put(server, source, range(100))
+    server.lose_replies(2)
+    with run(server, rules(names)):
+        wait_until(lambda: stored(server, target), 30)
+        server.stop()
+        put(server, source, range(100, 200))
+        server.start()
+        wait_until(lambda: len(stored(server, target)) == 200, 30)
+    assert stored(server, target) == list(range(200))
+
+
+def test_a_worker_that_crashes_is_started_anew_and_nothing_comes_twice(server, names, monkeypatch):
+    source, target = names
+    count = Doors._count  # noqa: SLF001 - the place of the crash
+    crashes = [1, 2]
+
+    def crash(*arguments):
+        if crashes:
+            crashes.pop()
+            raise ZeroDivisionError
+        count(*arguments)
+
+    monkeypatch.setattr(Doors, "_count", crash)
+    put(server, source, range(300))
+    with run(server, rules(names)):
+        wait_until(lambda: len(stored(server, target)) >= 300, 30)
+    assert stored(server, target) == list(range(300))
+
+
+def test_a_new_file_holds_from_the_next_batch_on_and_a_bad_one_not_at_all(server, names, tmp_path):
+    source, target = names
+    path = tmp_path / "m.toml"
+
+    def write(to):
+        path.write_text(
+            f'name = "m{source}"\nsource = {{ topics = ["{source}"] }}\notherwise = "drop"\n'
+            f'[[rule]]\nid = "all"\nto = "{to}"\nbody = {{ number = {{ exists = true }} }}\n'
+        )
+
+    write(target)
+    put(server, source, range(3))
+    first = load(path)
+    with run(server, first, Watch(path, first)) as runner:
+        wait_until(lambda: len(stored(server, target)) == 3, 20)
+        path.write_text("name = ")
+        wait_until(lambda: runner.station.notes, 20)
+        assert "the rules stay as they were" in runner.station.notes[-1]
+        put(server, source, range(3, 6))
+        wait_until(lambda: len(stored(server, target)) == 6, 20)
+        write(target + ".new")
+        wait_until(lambda: "new rules hold" in runner.station.notes[-1], 20)
+        put(server, source, range(6, 9))
+        wait_until(lambda: len(stored(server, target + ".new")) == 3, 20)
+    assert stored(server, target) == list(range(6))
+
+
+def test_a_batch_that_was_planned_with_other_rules_is_refused(server, names):
+    source, target = names
+    rule_set = rules(names)
+    put(server, source, range(3))
+    last = server.collected(source)[-1].pointer
+    plan = Plan(life=1, number=1, first=0, last=last, count=3, rules=b"other")
+    group = f"mapping.{rule_set.name}"
+    member = {"group": group, "member": b"m" * 16}
+    control = server.node.control
+    told = control("group_join", mode="ordered", topics=[source.encode()], options={}, **member)
+    wait_until(lambda: control("group", group=group)["units"][0]["owner"] is not None, 10)
+    told = control("group_heartbeat", generation=told["generation"], owned=[], wait_s=0, **member)
+    positions = {source.encode(): [0, plan.encode()]}
+    control("group_commit", generation=told["generation"], positions=positions, **member)
+    control("group_leave", **member)
+    with run(server, rule_set) as runner, pytest.raises(RulesChanged, match="--may-repeat"):
+        runner.join(20)
+    with run(server, rule_set, options=replace(OPTIONS, may_repeat=True)):
+        wait_until(lambda: len(stored(server, target)) == 3, 20)
+
+
+def test_the_node_knows_what_runs(server, names):
+    source, _ = names
+    put(server, source, range(3))
+    with run(server, rules(names)) as runner:
+        name = runner.station.rules.name
+        wait_until(
+            lambda: any(
+                each["name"].startswith(name + " ") and each["queries"][0]["state"] == "idle"
+                for each in server.node.control("pipelines")
+            ),
+            20,
+        )
+
+
+def test_the_group_is_as_far_as_the_mapping(server, names):
+    source, target = names
+    put(server, source, range(10))
+    with run(server, rules(names)):
+        wait_until(lambda: len(stored(server, target)) == 10, 20)
+    lag = server.node.control("group_lag", group=f"mapping.m{source}")
+    assert [each["messages"] for each in lag.values()] == [0]
+    with Consumer(server.url, source, group="another") as consumer:
+        assert len(list(consumer)) == 10
