@@ -96,6 +96,12 @@ class Counters:
         """Return the counter of a topic that is served from now on."""
         return self.topics.setdefault(name, TopicCounter())
 
+    def forget(self, name: bytes) -> None:
+        """Count a topic no more, which was deleted; what it was refused stays in the sum of all."""
+        gone = self.topics.pop(name, None)
+        if gone is not None:
+            self.refused.update(gone.refused)
+
     def refuse(self, topic: bytes | None, error: Exception) -> None:
         """Count a request that was refused; of a topic that there is not, for the node."""
         counter = None if topic is None else self.topics.get(topic)

@@ -163,7 +163,7 @@ class AppendixServers:
                 await sync
         for ref in refs:
             self.delete_segment(topic, await self.end(ref))
-        self._counters.topics.pop(topic, None)
+        self._counters.forget(topic)
 
     def replace_later(self, topic: bytes, writer: ActorRef) -> None:
         """Have the registry give a topic a new segment, since that of its writer takes no more."""

@@ -57,6 +57,7 @@ def _node(handler: RequestHandler) -> dict[str, Any]:
     return {
         "started_us": known.started_us,
         "topics": len(routes),
+        "is_in_cluster": routes.queues is not None,
         "connections": len(routes.present),
         "accepted": routes.present.accepted_count,
         "in_flight_bytes": routes.present.in_flight_bytes(),

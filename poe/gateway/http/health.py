@@ -7,8 +7,10 @@ GET /disco      the name of this process, as of kafboy's Erlang node
 """
 
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
+from typing import Any
 
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -18,11 +20,12 @@ from starlette.responses import PlainTextResponse, Response
 from poe.errors import PoeError, RequestRefused
 from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.cluster_metrics import ClusterMetrics
+from poe.gateway.http.node_metrics import NodeMetrics, TopicLabels
 from poe.gateway.http.options import GatewayOptions
 from poe.gateway.http.reply import json_reply
 
-_CLUSTER_S = 2.0
-"""How long a node may take to tell of its cluster; who reads metrics waits for a few seconds."""
+_NODE_S = 2.0
+"""How long a node may take to tell of itself; who reads metrics waits for a few seconds."""
 
 
 class HealthRoutes:
@@ -35,6 +38,7 @@ class HealthRoutes:
     def __init__(self, options: GatewayOptions, brokers: Brokers) -> None:
         self._options = options
         self._brokers = brokers
+        self._topic_labels = TopicLabels()
         self.is_stopping = False
         self._name = f"poe@{socket.gethostname()}"
 
@@ -63,16 +67,29 @@ class HealthRoutes:
         return json_reply({"status": "ready"})
 
     async def get_metrics(self, request: Request) -> Response:
-        """Return what was counted, by the gateway, its producer, and a node in a cluster."""
+        """Return what was counted, by the gateway, its producer, the node, and its cluster."""
         registry = CollectorRegistry(support_collectors_without_names=True)
         registry.register(REGISTRY)
-        with suppress(PoeError):  # it is in none, does not answer, or does not tell the gateway
-            registry.register(await self._cluster())
+        told = None
+        if not self._brokers.is_kafka:
+            told = await self._counters()
+            registry.register(NodeMetrics(told, self._topic_labels))
+        if told is None or told["node"].get("is_in_cluster", True):
+            with suppress(PoeError):  # it is in none, does not answer, or does not tell the gateway
+                registry.register(await self._cluster())
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(registry), headers={"content-type": content_type})
 
+    async def _counters(self) -> Mapping[str, Any] | None:
+        """Return what the node has counted; None where it does not answer, or is older."""
+        try:
+            async with self._brokers.connection(_NODE_S) as connection:
+                return await connection.counters()
+        except PoeError:
+            return None
+
     async def _cluster(self) -> ClusterMetrics:
-        async with self._brokers.connection(_CLUSTER_S) as connection:
+        async with self._brokers.connection(_NODE_S) as connection:
             told = await connection.control("cluster")
             return ClusterMetrics(told, await connection.control("queues"))
 

@@ -209,21 +209,30 @@ def test_opentelemetry_has_every_metric_by_topic_partition_and_broker():
         for name, point in points.items()
     }
     assert values == {
-        "messages_sent": 10,
+        "messaging.client.sent.messages": 10,
         "bytes_sent": 1000,
         "batches_sent": 1,
         "messages_retried": 10,
         "messages_delivered": 10,
-        "delivery_seconds": 0.25,
+        "messaging.client.operation.duration": 0.25,
         "messages_failed": 2,
         "messages_dropped": 4,
         "messages_buffered": 5,
         "messages_spooled": 6,
         "workers": 2,
     }
-    whole = {"client_id": "poe", "topic": "orders", "partition": "3", "broker": "7"}
-    assert points["messages_sent"].attributes == whole
-    assert points["messages_buffered"].attributes == {"client_id": "poe"}
+    whole = {
+        "messaging.system": "poe",
+        "messaging.operation.name": "send",
+        "messaging.client.id": "poe",
+    }
+    assert points["messaging.client.sent.messages"].attributes == {
+        **whole,
+        "messaging.destination.name": "orders",
+        "messaging.destination.partition.id": "3",
+        "server.address": "7",
+    }
+    assert points["messages_buffered"].attributes == whole
 
 
 @pytest.mark.parametrize(
