@@ -44,6 +44,7 @@ SCRIPTS = (
     "security",
     "fabric",
     "cluster",
+    "mapping_runs",
 )
 
 
