@@ -198,3 +198,14 @@ def test_mappings_are_bounded_too():
         producers.add((pinned(number, 0), 0, 0), 1000 + number)
     told = [put[0] for put, _ in producers.live(2000)]
     assert told == [pinned(number, 0) for number in range(PINNED_COUNT_MAX + 2, 2, -1)]
+
+
+def test_the_newest_producers_are_told_by_the_names_and_epochs_that_they_put_under():
+    producers = Producers()
+    producers.add((P, 3, 0), 1000)
+    producers.add((pinned(1, 2**45), 7, 0), 2000)
+    assert producers.newest(5) == [
+        (pinned(1, 2**45), LastPut(7, 0, 2000)),
+        (P, LastPut(3, 0, 1000)),
+    ]
+    assert len(producers.newest(1)) == 1

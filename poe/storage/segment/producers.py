@@ -139,10 +139,14 @@ class Producers:
             ((known.pointers[known.newest], producer) for producer, known in self._known.items()),
             reverse=True,
         )
-        return [
-            (producer, LastPut(self._known[producer].epoch, self._known[producer].newest, pointer))
-            for pointer, producer in ages[:count]
-        ]
+        return [self._named(name, pointer) for pointer, name in islice(ages, count)]
+
+    def _named(self, name: bytes, pointer: int) -> tuple[bytes, LastPut]:
+        known = self._known[name]
+        producer, epoch, sequence = name, known.epoch, known.newest
+        if len(name) == FAMILY_BYTES:
+            producer, epoch, sequence = _put_key(name, epoch, sequence)
+        return producer, LastPut(epoch, sequence, pointer)
 
     def live(self, now_us: int) -> Iterator[tuple[PutKey, int]]:
         """Yield the puts, and their pointers, that a new segment is to know of.
