@@ -7,7 +7,7 @@ floats. So a mapping decides the same wherever it runs.
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, Literal, get_args
 
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
@@ -51,23 +51,12 @@ def decoder(decode: Decode) -> Decoder:
     return _DECODERS[decode]
 
 
-def decode_all(decode: Decode, values: Sequence[bytes | None]) -> tuple[list[Any], dict[int, str]]:
-    """Return the bodies of values, and why some are none: by their place, which is `UNDECODED`."""
-    load = _LOADERS[decode]
-    try:
-        return list(map(load, values)), {}  # type: ignore[arg-type]  # a tombstone is refused
-    except _REFUSALS:
-        pass
-    bodies: list[Any] = []
-    broken = {}
-    one_by_one = _DECODERS[decode]
-    for place, value in enumerate(values):
-        try:
-            bodies.append(one_by_one(value))
-        except UndecodableMessage as error:
-            bodies.append(UNDECODED)
-            broken[place] = str(error)
-    return bodies, broken
+def loader(decode: Decode) -> Callable[[bytes | None], Any]:
+    """Return the same with less around it: what it raises is one of `REFUSALS`.
+
+    Of a tombstone, too; whoever gets that asks `decoder` for the reason.
+    """
+    return _LOADERS[decode]
 
 
 def encode_body(decode: Decode, body: object) -> bytes | None:
@@ -141,7 +130,7 @@ def _decoder(decode: Decode, load: Callable[[bytes], Any]) -> Decoder:
             return None
         try:
             return load(value)
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise UndecodableMessage(decode, str(error) or type(error).__name__) from error
 
     return of
@@ -166,14 +155,14 @@ def _dump_bytes(body: object) -> bytes | None:
 
 
 # What libraries raise for bytes that are not theirs; of None, a tombstone, the last two.
-_REFUSALS: Final = (
+REFUSALS: Final = (
     ValueError,
     RecursionError,
     msgpack.UnpackException,
     TypeError,
     AttributeError,
 )
-_LOADERS: Final[dict[Decode, Callable[[bytes], Any]]] = {
+_LOADERS: Final[dict[Decode, Callable[[Any], Any]]] = {
     "json": _load_json,
     "msgpack": _load_msgpack,
     "text": _load_text,

@@ -80,12 +80,16 @@ class Cel:
                 place, f"is of type {kind.name().lower()}; use what is true or false"
             )
         evaluate, failure = compiled.eval, self._error
-        seen = [(name, _SEEN[name]) for name in sorted(self.names(text))]
+        names = self.names(text)
+        seen = [(name, _SEEN[name]) for name in sorted(names)]
+        is_about_body = names == {"body"}
 
         def holds(message: Message) -> bool:
             try:
-                data = {name: see(message) for name, see in seen}
-                value = evaluate(data=data)
+                if is_about_body:
+                    value = evaluate(data={"body": message.body})
+                else:
+                    value = evaluate(data={name: see(message) for name, see in seen})
                 verdict = value.value()
             except UndecodableMessage as error:
                 raise RuleError(rule, str(error)) from error

@@ -1,11 +1,10 @@
 """Does with messages what a rule says, by noting it in a ledger."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from poe.errors import InvalidMapping, RuleError
 from poe.mapping.action import Dead, Drop, Ok, Retry, Stop, To
-from poe.mapping.decoding import UNDECODED, Decode
+from poe.mapping.decoding import Decode
 from poe.mapping.functions import FunctionsHang, runner_of
 from poe.mapping.ledger import Ledger
 from poe.mapping.message import Message, topic_bytes
@@ -14,8 +13,8 @@ from poe.mapping.rule import DEFAULT_TOPICS_MAX, Call, Fate, Route
 from poe.mapping.template import Template, looks_like
 from poe.topic_name import is_plain
 
-Apply = Callable[[Ledger, Sequence[int], Sequence[Any] | None], None]
-"""Note what becomes of the messages at some places; their bodies, where these were decoded."""
+Apply = Callable[[Ledger, Sequence[int]], None]
+"""Note what becomes of the messages at some places."""
 
 
 def compile_fate(rule: str, fate: Fate, decode: Decode) -> Apply:
@@ -29,7 +28,7 @@ def compile_fate(rule: str, fate: Fate, decode: Decode) -> Apply:
             return _Routing(rule, fate, decode).apply
         case Call():
             return _Calling(rule, fate, decode).apply
-    return lambda ledger, places, _: _note(ledger, rule, fate, places)
+    return lambda ledger, places: _note(ledger, rule, fate, places)
 
 
 def _note(
@@ -105,16 +104,14 @@ class _Routing:
         is_fixed = all(each.is_fixed for each in self._to)
         self._fixed = [topic_bytes(each.text) for each in self._to] if is_fixed else None
 
-    def apply(self, ledger: Ledger, places: Sequence[int], bodies: Sequence[Any] | None) -> None:
+    def apply(self, ledger: Ledger, places: Sequence[int]) -> None:
         """Put messages onto the topics; see `Apply`."""
         if self._fixed is not None and self._key is None:
             ledger.put_as_they_came(self._fixed, places)
             ledger.note(self._rule, "to", places)
             return
         for place in places:
-            body = UNDECODED if bodies is None else bodies[place]
-            message = ledger.batch.message(place, self._decode, body)
-            self.put(ledger, place, message)
+            self.put(ledger, place, ledger.batch.message(place, self._decode))
 
     def put(self, ledger: Ledger, place: int, message: Message) -> None:
         """Put one message onto the topics."""
@@ -143,14 +140,9 @@ class _Calling:
         self._routing = None if route is None else _Routing(rule, route, decode)
         self._topics = _Topics(rule, call.topics, DEFAULT_TOPICS_MAX)
 
-    def apply(self, ledger: Ledger, places: Sequence[int], bodies: Sequence[Any] | None) -> None:
+    def apply(self, ledger: Ledger, places: Sequence[int]) -> None:
         """Note what a function returns for messages; see `Apply`."""
-        messages = [
-            ledger.batch.message(
-                place, self._decode, UNDECODED if bodies is None else bodies[place]
-            )
-            for place in places
-        ]
+        messages = [ledger.batch.message(place, self._decode) for place in places]
         try:
             answers = self._runner.run(messages)
         except FunctionsHang as error:

@@ -7,14 +7,15 @@ hundred rules about different types of messages few are tried.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import compress, repeat
+from contextlib import suppress
+from itertools import compress
 from operator import not_
 from typing import Any, Final, NamedTuple
 
-from poe.errors import RuleError
+from poe.errors import RuleError, UndecodableMessage
 from poe.mapping.condition import Condition
 from poe.mapping.decision import Fallen
-from poe.mapping.decoding import UNDECODED, Decode, decode_all
+from poe.mapping.decoding import REFUSALS, UNDECODED, Decode, decoder, loader
 from poe.mapping.message import Columns
 from poe.mapping.pattern import Fields, Pattern
 
@@ -36,9 +37,6 @@ class Chosen(NamedTuple):
 
     places: Sequence[Sequence[int]]
     """For each rule, and last for those that meet none; rising."""
-
-    bodies: Sequence[Any] | None
-    """Of all messages; None where no rule looked at them."""
 
     failed: list[Fallen]
     """For which that could not be told."""
@@ -62,22 +60,22 @@ class Matcher:
         decode: Decode,
         is_lenient: bool,
     ) -> None:
-        self._ids = list(conditions)
+        found = list(conditions.values())
+        self._count = len(found)
         self._is_first = is_first
         self._decode = decode
         self._is_lenient = is_lenient
-        found = list(conditions.values())
         self._has_always = is_first and bool(found) and found[0].is_always
         self._needs_body = any(each.needs_body for each in found)
-        self._is_about_body = all(each.is_about_body for each in found)
+        self._is_about_body = self._needs_body and all(each.is_about_body for each in found)
         self._cases: list[Case] = [
             (each.body_test if self._is_about_body else each.message_test, number)
             for number, each in enumerate(found)
         ]
+        self._bodiless = [case for case in self._cases if not found[case[1]].needs_body]
         self._needles = _needles(found, decode) if is_lenient else ()
         """Of which a value has to hold one, as bytes, to meet any rule about bodies."""
 
-        self._bodiless = [case for case in self._cases if not found[case[1]].needs_body]
         self._field, index = _index([each.body for each in found])
         self._by_text = {
             text: [self._cases[number] for number in numbers] for text, numbers in index.items()
@@ -88,65 +86,36 @@ class Matcher:
         """Return which messages of a batch meet which rules."""
         count = len(batch.pointers)
         if self._has_always:
-            nothing: list[Sequence[int]] = [() for _ in self._ids]
-            return Chosen([range(count), *nothing], None, [])
-        bodies: list[Any] | None = None
-        broken: dict[int, str] = {}
-        if self._needs_body:
-            bodies, broken = self._decoded(batch.values)
-            if self._is_about_body and len(self._cases) == 1 and not broken and not self._needles:
-                verdicts = list(map(self._cases[0][0], bodies))
-                met = list(compress(range(count), verdicts))
-                rest = list(compress(range(count), map(not_, verdicts)))
-                return Chosen([met, rest], bodies, [])
-        failed = []
-        if not self._is_lenient:
-            failed = [Fallen(place, DECODING, why) for place, why in broken.items()]
-        places: list[list[int]] = [[] for _ in (*self._ids, None)]
-        subjects = self._subjects(batch, bodies)
-        pairs = zip(subjects, repeat(None) if bodies is None else bodies, strict=False)
-        choose = self._choose_first if self._is_first else self._choose_all
-        choose(pairs, places, failed)
-        return Chosen(places, bodies, failed)
+            nothing: list[Sequence[int]] = [() for _ in range(self._count)]
+            return Chosen([range(count), *nothing], [])
+        if self._is_about_body:
+            with suppress(*REFUSALS):
+                return Chosen(self._quickly(batch.values), [])
+        return self._one_by_one(batch)
 
-    def _decoded(self, values: Sequence[bytes | None]) -> tuple[list[Any], dict[int, str]]:
-        """Return the bodies, but of values of which their bytes tell that they meet nothing."""
-        if not self._needles:
-            return decode_all(self._decode, values)
-        may_meet = [
-            value is not None and any(each in value for each in self._needles) for value in values
-        ]
-        found, broken = decode_all(self._decode, list(compress(values, may_meet)))
-        places = list(compress(range(len(values)), may_meet))
-        bodies: list[Any] = [UNDECODED] * len(values)
-        for place, body in zip(places, found, strict=True):
-            bodies[place] = body
-        return bodies, {places[at]: why for at, why in broken.items()}
+    def _quickly(self, values: Sequence[bytes | None]) -> Sequence[Sequence[int]]:
+        """Return the places where all rules are about bodies alone, and all can be decoded.
 
-    def _subjects(self, batch: Columns, bodies: Sequence[Any] | None) -> Iterable[Any]:
-        """Return what is tested: bodies where all rules are about these alone, else messages."""
-        if self._is_about_body and bodies is not None:
-            return bodies
-        return (
-            batch.message(place, self._decode, UNDECODED if bodies is None else bodies[place])
-            for place in range(len(batch.pointers))
-        )
+        No body outlives its test: where thousands do, looking for garbage takes as long as
+        decoding.
 
-    def _cases_of(self, body: object) -> Sequence[Case]:
-        """Return the rules that a message of this body may meet."""
-        if body is UNDECODED:
-            return self._bodiless if self._is_lenient else ()
-        if type(body) is dict:
-            text = body.get(self._field)
-            if type(text) is str:
-                return self._by_text.get(text, self._by_no_text)
-        return self._by_no_text
+        Raises:
+            Exception: one of `REFUSALS`: a value cannot be decoded, or is a tombstone.
+        """
+        load = loader(self._decode)
+        bodies: Iterable[Any] = map(load, values)
+        if self._needles:
+            bodies = (load(value) if self._may_meet(value) else UNDECODED for value in values)
+        if len(self._cases) == 1:
+            verdicts = list(map(self._cases[0][0], bodies))
+            places = range(len(values))
+            return [list(compress(places, verdicts)), list(compress(places, map(not_, verdicts)))]
+        return self._met_by_first(bodies) if self._is_first else self._met_by_all(bodies)
 
-    def _choose_first(
-        self, pairs: Iterable[tuple[Any, Any]], places: list[list[int]], failed: list[Fallen]
-    ) -> None:
+    def _met_by_first(self, bodies: Iterable[Any]) -> Sequence[Sequence[int]]:
+        places: list[list[int]] = [[] for _ in range(self._count + 1)]
         by_text, by_no_text, field = self._by_text, self._by_no_text, self._field
-        for place, (subject, body) in enumerate(pairs):
+        for place, body in enumerate(bodies):
             cases = by_no_text
             if type(body) is dict:
                 if by_text:
@@ -154,32 +123,68 @@ class Matcher:
                     if type(text) is str:
                         cases = by_text.get(text, by_no_text)
             elif body is UNDECODED:
-                if not self._is_lenient:
-                    continue
                 cases = self._bodiless
+            for test, number in cases:
+                if test(body):
+                    places[number].append(place)
+                    break
+            else:
+                places[-1].append(place)
+        return places
+
+    def _met_by_all(self, bodies: Iterable[Any]) -> Sequence[Sequence[int]]:
+        places: list[list[int]] = [[] for _ in range(self._count + 1)]
+        for place, body in enumerate(bodies):
+            met = [number for test, number in self._cases_of(body) if test(body)]
+            for number in met or (-1,):
+                places[number].append(place)
+        return places
+
+    def _one_by_one(self, batch: Columns) -> Chosen:
+        """Return the same of any messages: what is wrong with one is told of that one."""
+        places: list[list[int]] = [[] for _ in range(self._count + 1)]
+        failed = []
+        decode = decoder(self._decode)
+        for place, value in enumerate(batch.values):
+            body: Any = UNDECODED
+            if self._needs_body and self._may_meet(value):
+                try:
+                    body = decode(value)
+                except UndecodableMessage as error:
+                    if not self._is_lenient:
+                        failed.append(Fallen(place, DECODING, str(error)))
+                        continue
+            cases = self._cases_of(body) if self._needs_body else self._cases
+            subject = body if self._is_about_body else batch.message(place, self._decode, body)
+            met = []
             try:
                 for test, number in cases:
                     if test(subject):
-                        places[number].append(place)
-                        break
-                else:
-                    places[-1].append(place)
-            except RuleError as error:
-                failed.append(Fallen(place, error.rule, error.reason))
-
-    def _choose_all(
-        self, pairs: Iterable[tuple[Any, Any]], places: list[list[int]], failed: list[Fallen]
-    ) -> None:
-        for place, (subject, body) in enumerate(pairs):
-            if body is UNDECODED and not self._is_lenient:
-                continue
-            try:
-                met = [number for test, number in self._cases_of(body) if test(subject)]
+                        met.append(number)
+                        if self._is_first:
+                            break
             except RuleError as error:
                 failed.append(Fallen(place, error.rule, error.reason))
                 continue
             for number in met or (-1,):
                 places[number].append(place)
+        return Chosen(places, failed)
+
+    def _may_meet(self, value: bytes | None) -> bool:
+        """Return whether a value may meet a rule about bodies, as far as its bytes tell."""
+        if not self._needles:
+            return True
+        return value is not None and any(each in value for each in self._needles)
+
+    def _cases_of(self, body: object) -> Sequence[Case]:
+        """Return the rules that a message of this body may meet."""
+        if body is UNDECODED:
+            return self._bodiless
+        if type(body) is dict and self._by_text:
+            text = body.get(self._field)
+            if type(text) is str:
+                return self._by_text.get(text, self._by_no_text)
+        return self._by_no_text
 
 
 def _needles(conditions: Sequence[Condition], decode: Decode) -> tuple[bytes, ...]:

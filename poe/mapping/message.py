@@ -1,7 +1,6 @@
 """What a rule sees of a message, and a batch of messages as columns."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 from poe.mapping.decoding import UNDECODED, Decode, decoder, encode_body
@@ -32,7 +31,7 @@ class Columns(NamedTuple):
             decode,
         )
         if body is not UNDECODED:
-            vars(message)["body"] = body  # as `cached_property` would
+            vars(message)["body"] = body
         return message
 
 
@@ -52,14 +51,17 @@ class Message(_Fields):
     `key` and `headers` are as they were put, and `decode` is how the value becomes the `body`.
     """
 
-    @cached_property
+    @property
     def body(self) -> Any:  # noqa: ANN401 - whatever the value holds
         """What the value holds, decoded when it is first asked for; of a tombstone None.
 
         Raises:
             UndecodableMessage: the value is not what `decode` says.
         """
-        return decoder(self.decode)(self.value)
+        kept = vars(self)  # not `cached_property`, which takes a lock as long as decoding takes
+        if "body" not in kept:
+            kept["body"] = decoder(self.decode)(self.value)
+        return kept["body"]
 
     def with_body(self, body: object) -> Self:
         """Return the message with another body, encoded as this one was decoded.

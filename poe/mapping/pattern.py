@@ -57,6 +57,11 @@ class Pattern(ABC):
         """Return texts of which each value that meets the pattern has one in it, if there are."""
         return None
 
+    def field_test(self, name: str) -> Test:
+        """Return the test of a map one field of which has to meet the pattern."""
+        test = self.test
+        return lambda value: test(value.get(name, MISSING))
+
 
 class Leaf(Pattern):
     """One operator, or a value that has to be met."""
@@ -73,6 +78,15 @@ class Leaf(Pattern):
     def clauses(self, place: str, value: object) -> Iterator[Clause]:
         """Yield the one clause that it is."""
         yield Clause(place, self.test(value), self.wanted, short_repr(value))
+
+    def field_test(self, name: str) -> Test:
+        """Return the same; what is asked most costs one call less."""
+        wanted = self.operand
+        if self.operator == "eq" and isinstance(wanted, str):
+            return lambda value: value.get(name) == wanted
+        if self.operator in _ORDERS and type(wanted) in {int, float}:
+            return _FIELD_ORDERS[self.operator](name, wanted)
+        return super().field_test(name)
 
     def needles(self) -> frozenset[str] | None:
         """Return the text, where a part of the value has to be one."""
@@ -130,7 +144,7 @@ class Fields(Pattern):
 
     def __init__(self, parts: Mapping[str, Pattern]) -> None:
         self.parts = parts
-        self.test = _fields([(name, each.test) for name, each in parts.items()])
+        self.test = _map_of([each.field_test(name) for name, each in parts.items()])
 
     def clauses(self, place: str, value: object) -> Iterator[Clause]:
         """Yield those of each field."""
@@ -410,16 +424,22 @@ def _like(wanted: str) -> Test:
 
 
 def _orderable(operand: object) -> frozenset[type]:
-    numbers = frozenset({int, float})
-    return numbers if type(operand) in numbers else frozenset({type(operand)})
+    return _NUMBERS if type(operand) in _NUMBERS else frozenset({type(operand)})
 
 
+_NUMBERS: Final = frozenset({int, float})
 _NEEDLES: Final = frozenset({"eq", "prefix", "suffix", "contains"})
 _ORDERS: Final[Mapping[str, Callable[[Any, frozenset[type]], Test]]] = {
     "gt": lambda limit, kinds: lambda value: type(value) in kinds and value > limit,
     "ge": lambda limit, kinds: lambda value: type(value) in kinds and value >= limit,
     "lt": lambda limit, kinds: lambda value: type(value) in kinds and value < limit,
     "le": lambda limit, kinds: lambda value: type(value) in kinds and value <= limit,
+}
+_FIELD_ORDERS: Final[Mapping[str, Callable[[str, Any], Test]]] = {
+    "gt": lambda name, limit: lambda value: type(n := value.get(name)) in _NUMBERS and n > limit,
+    "ge": lambda name, limit: lambda value: type(n := value.get(name)) in _NUMBERS and n >= limit,
+    "lt": lambda name, limit: lambda value: type(n := value.get(name)) in _NUMBERS and n < limit,
+    "le": lambda name, limit: lambda value: type(n := value.get(name)) in _NUMBERS and n <= limit,
 }
 _PARTS: Final[Mapping[str, Callable[[Any, Any], Test]]] = {
     "prefix": lambda part, kind: lambda value: type(value) is kind and value.startswith(part),
@@ -483,11 +503,18 @@ def _one_of(literals: frozenset[Any], tests: Sequence[Test]) -> Test:
     )
 
 
-def _fields(tests: Sequence[tuple[str, Test]]) -> Test:
-    def field(name: str, test: Test) -> Test:
-        return lambda value: test(value.get(name, MISSING))
-
-    if not tests:
-        return lambda value: type(value) is dict
-    inner = _all_of([field(*each) for each in tests])
-    return lambda value: type(value) is dict and inner(value)
+def _map_of(tests: Sequence[Test]) -> Test:
+    """Return whether a value is a map that passes all tests; unrolled, likewise."""
+    match tests:
+        case []:
+            return lambda value: type(value) is dict
+        case [a]:
+            return lambda value: type(value) is dict and a(value)
+        case [a, b]:
+            return lambda value: type(value) is dict and a(value) and b(value)
+        case [a, b, c]:
+            return lambda value: type(value) is dict and a(value) and b(value) and c(value)
+        case _:
+            rest = _all_of(tests[2:])
+            a, b = tests[:2]
+            return lambda value: type(value) is dict and a(value) and b(value) and rest(value)

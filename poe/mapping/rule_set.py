@@ -173,7 +173,7 @@ class Compiled:
         for apply, places in zip(fates, chosen.places, strict=True):
             left = [each for each in places if each not in tired] if tired else places
             if left:
-                apply(ledger, left, chosen.bodies)
+                apply(ledger, left)
         return ledger.decisions()
 
     def explain(self, message: Message) -> Explanation:

@@ -1,7 +1,6 @@
 """Values become bodies, the same with and without orjson, whatever the bytes are."""
 
 import json
-import re
 
 import pytest
 from hypothesis import example, given
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 
 from poe.errors import UndecodableMessage
 from poe.mapping import decoding
-from poe.mapping.decoding import DECODES, UNDECODED, decode_all, decoder, encode_body
+from poe.mapping.decoding import DECODES, REFUSALS, decoder, encode_body, loader
 from tests.mapping.strategies import DOCUMENTS
 
 ORJSON = pytest.importorskip("orjson")
@@ -42,16 +41,18 @@ def test_what_is_nested_without_end_is_refused(load):
         load(b"[" * 100_000 + b"]" * 100_000)
 
 
-@given(st.sampled_from(DECODES), st.lists(st.none() | st.binary(max_size=20), max_size=5))
-def test_a_batch_is_decoded_as_its_messages_are(decode, values):
-    bodies, broken = decode_all(decode, values)
-    for place, (value, body) in enumerate(zip(values, bodies, strict=True)):
-        assert (body is UNDECODED) == (place in broken)
-        if body is UNDECODED:
-            with pytest.raises(UndecodableMessage, match=re.escape(broken[place])):
-                decoder(decode)(value)
-        else:
-            assert repr(body) == repr(decoder(decode)(value))
+@given(st.sampled_from(DECODES), st.none() | st.binary(max_size=20))
+def test_what_loads_values_refuses_what_the_decoder_does(decode, value):
+    try:
+        found = repr(loader(decode)(value))
+    except REFUSALS:
+        if value is None:
+            assert decoder(decode)(value) is None
+            return
+        with pytest.raises(UndecodableMessage):
+            decoder(decode)(value)
+    else:
+        assert found == repr(decoder(decode)(value))
 
 
 @given(DOCUMENTS, st.sampled_from(["json", "msgpack"]))
