@@ -41,6 +41,7 @@ SCRIPTS = (
     "large",
     "producer",
     "groups",
+    "mapping",
     "security",
     "fabric",
     "cluster",
