@@ -6,9 +6,9 @@ is to be put is acknowledged. The bars are for a core: time of this process; by 
 work comes to that, as far as it is not done beside.
 """
 
+import itertools
 import time
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,7 +26,7 @@ TOPIC = "documents"
 TYPES = 100
 BATCH = 10_000
 LIMIT_S = 120.0
-_numbers = count()
+_numbers = itertools.count()
 
 ONE = (
     Rule(
@@ -57,13 +57,13 @@ EXPRESSION = (
 )
 
 
-def measure_rounds(number: int, *, quick: bool) -> Iterator[list[Sample]]:
+def measure_rounds(count: int, *, quick: bool) -> Iterator[list[Sample]]:
     """Map the same messages by each set of rules, round by round."""
     messages = 100_000 if quick else 1_000_000
     with TemporaryDirectory(prefix="poe-bench-") as folder, poe(Path(folder) / "data") as node:
         server = Server(HOST, node.port)
         _fill(node.port, messages)
-        for _ in range(number):
+        for _ in range(count):
             yield [
                 *_measured(server, "patterns to one target", ONE, messages, 800_000),
                 *_measured(server, f"{TYPES} rules, 10 targets", HUNDRED, messages, 300_000),
