@@ -102,7 +102,8 @@ class Worker(GenServer):
         Args:
             run: what to work on; one that a worker before has used is worked on no more.
             over: is told when nobody works on it any more, and whether all is known that was
-                written down.
+                written down. Called in a thread: it may wait for the member's own, which may wait
+                for an actor's turn.
         """
         self._run = run
         self._over = over
@@ -114,14 +115,14 @@ class Worker(GenServer):
             return Stop(NORMAL)
         run = self._run
         if run.is_used:
-            self._over(run, False)
+            await self.run_blocking(self._over, run, False)
             return Stop(NORMAL)
         try:
             is_known = await self.run_blocking(run.work)
         except _REFUSED as error:
             run.station.refusal = error
             is_known = True
-        self._over(run, is_known)
+        await self.run_blocking(self._over, run, is_known)
         return Stop(NORMAL)
 
 

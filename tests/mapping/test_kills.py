@@ -108,10 +108,17 @@ class World:
         for member in self.members:
             member.send_signal(signal.SIGCONT)
             member.terminate()
+        late = []
         for member in self.members:
-            member.wait(30)
+            try:
+                member.wait(30)
+            except subprocess.TimeoutExpired:
+                member.kill()
+                member.wait()
+                late.append(member.pid)
         self.node.kill()
         self.log.close()
+        assert not late, f"processes {late} do not end; see {self.log.name}"
 
 
 def check_kills(folder, seed, faults):
