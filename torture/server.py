@@ -124,14 +124,20 @@ class Server:
         line = b""
         while not line.endswith(b"\n"):
             rest_s = max(0.0, deadline_s - time.monotonic())
-            is_there, _, _ = select.select([descriptor], [], [], rest_s)
-            part = os.read(descriptor, 200) if is_there else b""
+            part = os.read(descriptor, 200) if is_readable(descriptor, rest_s) else b""
             if not part:
                 self.kill()
                 raise NotReady(self.log.read_text(errors="replace")[-300:])
             line += part
         assert line.startswith(_READY), line
         return line.strip()
+
+
+def is_readable(descriptor: int, timeout_s: float) -> bool:
+    """Wait until something comes, also by a descriptor that is too great for `select`."""
+    coming = select.poll()
+    coming.register(descriptor, select.POLLIN)
+    return bool(coming.poll(timeout_s * 1000))
 
 
 class NotReady(Exception):

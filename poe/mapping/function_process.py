@@ -101,12 +101,14 @@ class FunctionProcess:
         assert process.stdout is not None
         deadline_s = time.monotonic() + timeout_s
         descriptor = process.stdout.fileno()
+        coming = select.poll()  # `select` knows none beyond 1023
+        coming.register(descriptor, select.POLLIN)
 
         def exactly(count: int) -> bytes:
             found = bytearray()
             while len(found) < count:
                 left_s = deadline_s - time.monotonic()
-                if left_s <= 0 or not select.select([descriptor], [], [], left_s)[0]:
+                if left_s <= 0 or not coming.poll(left_s * 1000):
                     raise TimeoutError
                 piece = os.read(descriptor, count - len(found))
                 if not piece:

@@ -1,7 +1,6 @@
 """A server as users run it, `poe serve` in a process of its own, that can be killed."""
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from poe import protocol
 from tests.python_process import environment
+from torture.server import is_readable
 
 _READY = b"ready on "
 
@@ -65,8 +65,7 @@ class ServerProcess:
         line = b""
         while not line.endswith(b"\n"):
             rest_s = max(0.0, deadline_s - time.monotonic())
-            is_there, _, _ = select.select([descriptor], [], [], rest_s)
-            part = os.read(descriptor, 200) if is_there else b""
+            part = os.read(descriptor, 200) if is_readable(descriptor, rest_s) else b""
             if not part:
                 self.kill()
                 msg = f"server did not become ready: {line!r}"

@@ -4,7 +4,6 @@ import contextlib
 import io
 import os
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from unittest import mock
 
 from poe.cli import main
 from tests.python_process import environment
+from torture.server import is_readable
 
 DEADLINE_S = 20.0
 
@@ -97,8 +97,7 @@ class Background:
         content = b""
         while end not in content:
             remaining_s = max(0.0, deadline_s - time.monotonic())
-            ready, _, _ = select.select([descriptor], [], [], remaining_s)
-            part = os.read(descriptor, 65536) if ready else b""
+            part = os.read(descriptor, 65536) if is_readable(descriptor, remaining_s) else b""
             assert part, f"no {end!r} in {content!r}"
             content += part
         return content

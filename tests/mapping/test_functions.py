@@ -1,5 +1,6 @@
 """Functions of rules end in time, and a bad one harms its own message alone."""
 
+import os
 import threading
 from pathlib import Path
 
@@ -88,3 +89,12 @@ def test_a_process_that_does_not_start_is_an_error_of_each_message(runner, tmp_p
     assert [each.error for each in runner.run(messages(b"a"))] == [
         "its process cannot be used: it did not start"
     ]
+
+
+def test_its_process_is_heard_by_a_program_that_has_a_thousand_files_open(runner):
+    others = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        assert runner.run(messages(b"a")) == [Answer(b"a!")]
+    finally:
+        for each in others:
+            os.close(each)
