@@ -20,11 +20,11 @@ from poe.client.consumer.source import (
     Source,
     Start,
 )
+from poe.client.given_topics import topic_names
 from poe.client.group.group_source import GroupSource
 from poe.client.local_server import LocalServer
 from poe.client.url import servers_of
 from poe.errors import ConsumerClosed, KafkaMissing, OptionError
-from poe.protocol import topic_bytes
 
 Topics = bytes | str | Iterable[bytes | str]
 """A topic, or with a group several, and patterns in which `*` stands for anything."""
@@ -40,7 +40,7 @@ class Cursor:
         self, url: str | LocalServer, topics: Topics, arguments: Mapping[str, Any]
     ) -> None:
         self._options = ConsumerOptions.load(arguments)
-        names = _names(topics)
+        names = topic_names(topics)
         self._hand = Hand(names[0])
         self._group: GroupSource | None = None
         self._source: Source
@@ -226,19 +226,6 @@ class Cursor:
         if self._positions is not None:
             self._positions |= self._handed_out()
         self._hand.clear()
-
-
-def _names(topics: Topics) -> list[bytes]:
-    """Return the names of topics.
-
-    Raises:
-        LocalProtocolError: one of them is none.
-        OptionError: there is none.
-    """
-    names = [topics] if isinstance(topics, bytes | str) else list(topics)
-    if not names:
-        raise OptionError("topics", topics, "one or more")
-    return [topic_bytes(each) for each in names]
 
 
 def _group_source(

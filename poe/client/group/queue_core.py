@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from poe.client.async_retrying_socket import LEFT
 from poe.client.async_socket import AsyncSocket
+from poe.client.given_topics import topic_names
 from poe.client.group.held_lease import HeldLease
 from poe.client.group.job import Job
 from poe.client.group.membership import MemberInfo, Membership, Reach
@@ -39,7 +40,7 @@ from poe.errors import (
     QueueMismatch,
 )
 from poe.errors.timeout import check_delay
-from poe.protocol import Done, Failed, LeaseReply, LeaseRequest, PutId, topic_bytes
+from poe.protocol import Done, Failed, LeaseReply, LeaseRequest, PutId
 from poe.protocol.envelope import decode, encode_all
 from poe.protocol.leases import Verdict
 from poe.protocol.put import check_messages
@@ -140,13 +141,10 @@ class QueueCore:
         scheme, servers = servers_of(url, options.entry)
         if scheme != "poe":
             raise OptionError("url", url, "poe://host:port; Kafka has no queues")
-        names = [topics] if isinstance(topics, bytes | str) else list(topics)
-        if not names:
-            raise OptionError("topics", topics, "one or more")
         if not group or not isinstance(group, str):
             raise OptionError("group", group, 'a name, as in group="mailers"')
         self.group = group
-        self._topics = [topic_bytes(each) for each in names]
+        self._topics = topic_names(topics)
         reach = Reach(ServerOrder(servers), options.timeout_s, options.request_timeout_s)
         info = MemberInfo(
             group=group,
