@@ -94,6 +94,8 @@ from poe.errors import (
 )
 from poe.storage import Clock, Files
 from poe.supervision import start_dynamic_child, terminate_child
+from poe.supervision.backoff import Backoff
+from poe.supervision.restart_delays import RestartDelays, RestartDue
 from poe.topic_name import folder_name
 from poe.topic_properties import is_reserved
 
@@ -104,10 +106,8 @@ QUEUES_FILE: Final = "node.queues"
 _MAGIC: Final = b"poe-queu"
 _VERSION: Final = 1
 _GOSSIP_S: Final = 10.0
-_RESTART_FIRST_S: Final = 0.05
-_RESTART_MAX_S: Final = 5.0
-_FORGIVE_S: Final = 60.0
-"""A queue that has lived for so long is started anew at once, as after its first end."""
+_BACKOFF: Final = Backoff(first_s=0.05, max_s=5.0, reset_after_s=60.0)
+"""Of a queue that ends again and again."""
 _EARLY_MAX: Final = 64
 """Frames of a node that are kept until it is told to be there."""
 _EARLY_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -134,11 +134,6 @@ class QueuesParts:
     clock_offset_us: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Restart:
-    queue: bytes
-
-
 class Queues(GenServer):
     """Knows all queues, and starts their actors.
 
@@ -155,8 +150,7 @@ class Queues(GenServer):
         self._refs: dict[bytes, ActorRef] = {}
         self._names: dict[ActorRef, bytes] = {}
         self._groups: dict[str, GroupRecord] = {}
-        self._delays_s: dict[bytes, float] = {}
-        self._started_s: dict[bytes, float] = {}
+        self._delays = RestartDelays(self)
         self._counts: Counter[str] = Counter()
         """Of what happened here, and of queues that have ended, as far as that was asked for."""
         self._queue_counts: dict[ActorRef, Counter[str]] = {}
@@ -243,8 +237,9 @@ class Queues(GenServer):
         match message:
             case ActorDown():
                 self._ended(message.ref, message.reason)
-            case _Restart(queue):
-                if queue not in self._refs and self._directory.find(queue) is not None:
+            case RestartDue(bytes(queue)):
+                is_wanted = self._delays.is_valid(message) and queue not in self._refs
+                if is_wanted and self._directory.find(queue) is not None:
                     await self._start(queue)
             case _ if message is _GOSSIP:
                 self.send_after(_GOSSIP_S, _GOSSIP)
@@ -340,12 +335,11 @@ class Queues(GenServer):
             ref = await start_dynamic_child(self, QUEUE_SUP, queue)
         except PoeError as error:
             logger.error("queue %r cannot be started: %s", name, error)
-            self._restart_later(name)
+            self._delays.begin(name, _BACKOFF)
             return
         assert ref is not None
         self.monitor(ref)
         self._refs[name], self._names[ref] = ref, name
-        self._started_s[name] = self.monotonic_s()
         self._table.add(name, ref)
 
     def _ended(self, ref: ActorRef, reason: object) -> None:
@@ -355,19 +349,12 @@ class Queues(GenServer):
         del self._refs[name]
         logger.error("queue %r has ended (%s); it is started anew with its copies", name, reason)
         self._counts["queues restarted"] += 1
-        if self.monotonic_s() - self._started_s[name] > _FORGIVE_S:
-            self._delays_s.pop(name, None)
-        self._restart_later(name)
+        self._delays.begin(name, _BACKOFF)
 
     def _forget(self, ref: ActorRef) -> bytes | None:
         """Forget whose queue an actor was, but for what it has counted, and return its name."""
         self._counts.update(self._queue_counts.pop(ref, {}))
         return self._names.pop(ref, None)
-
-    def _restart_later(self, name: bytes) -> None:
-        delay_s = self._delays_s.get(name, _RESTART_FIRST_S)
-        self._delays_s[name] = min(2 * delay_s, _RESTART_MAX_S)
-        self.send_after(delay_s, _Restart(name))
 
     async def _delete(self, name: bytes) -> None:
         record = self._directory.find(name)
@@ -384,8 +371,7 @@ class Queues(GenServer):
             with suppress(PoeError):
                 await terminate_child(self, QUEUE_SUP, ref)
         self._table.remove(name)
-        self._delays_s.pop(name, None)
-        self._started_s.pop(name, None)
+        self._delays.forget(name)
         self._groups = {key: each for key, each in self._groups.items() if each.queue != name}
         self._parts.shelf.drop(name)
         topic = LOG_TOPIC_PREFIX + name
