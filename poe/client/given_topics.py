@@ -5,8 +5,11 @@ from collections.abc import Iterable
 from poe.errors import OptionError
 from poe.protocol import topic_bytes
 
+Topics = bytes | str | Iterable[bytes | str]
+"""A topic, or with a group several, and patterns in which `*` stands for anything."""
 
-def topic_names(topics: bytes | str | Iterable[bytes | str]) -> list[bytes]:
+
+def topic_names(topics: Topics) -> list[bytes]:
     """Return the names of one topic, or of several, or of patterns.
 
     Raises:

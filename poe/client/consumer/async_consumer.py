@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
 from typing import Any, Self, TypeVar
 
-from poe.client.consumer.cursor import Cursor, Topics
+from poe.client.consumer.cursor import Cursor
 from poe.client.consumer.loop_thread import LoopThread
 from poe.client.consumer.source import ConsumerStatistics, Fetched, Received, Start
+from poe.client.given_topics import Topics
 from poe.client.local_server import LocalServer
 from poe.errors import ConsumerClosed
 from poe.errors.timeout import check_timeout

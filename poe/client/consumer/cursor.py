@@ -5,7 +5,7 @@ handing out what is there needs none.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -20,14 +20,11 @@ from poe.client.consumer.source import (
     Source,
     Start,
 )
-from poe.client.given_topics import topic_names
+from poe.client.given_topics import Topics, topic_names
 from poe.client.group.group_source import GroupSource
 from poe.client.local_server import LocalServer
 from poe.client.url import servers_of
 from poe.errors import ConsumerClosed, KafkaMissing, OptionError
-
-Topics = bytes | str | Iterable[bytes | str]
-"""A topic, or with a group several, and patterns in which `*` stands for anything."""
 
 
 class Cursor:

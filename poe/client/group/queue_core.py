@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from poe.client.async_retrying_socket import LEFT
 from poe.client.async_socket import AsyncSocket
-from poe.client.given_topics import topic_names
+from poe.client.given_topics import Topics, topic_names
 from poe.client.group.held_lease import HeldLease
 from poe.client.group.job import Job
 from poe.client.group.membership import MemberInfo, Membership, Reach
@@ -133,7 +133,7 @@ class QueueCore:
     def __init__(
         self,
         url: str | LocalServer,
-        topics: bytes | str | Iterable[bytes | str],
+        topics: Topics,
         group: str,
         arguments: Mapping[str, Any],
     ) -> None:
