@@ -107,7 +107,7 @@ _MAGIC: Final = b"poe-queu"
 _VERSION: Final = 1
 _GOSSIP_S: Final = 10.0
 _BACKOFF: Final = Backoff(first_s=0.05, max_s=5.0, reset_after_s=60.0)
-"""Of a queue that ends again and again."""
+"""Of a queue that ends again and again; its supervisor starts temporary children, none anew."""
 _EARLY_MAX: Final = 64
 """Frames of a node that are kept until it is told to be there."""
 _EARLY_BYTES_MAX: Final = 64 * 1024 * 1024

@@ -1,7 +1,8 @@
-"""Which children of one supervisor wait for their restart, and how long the next one will wait.
+"""Which children wait for their restart, and how long the next one will wait.
 
-A child that waits shows the slot RESTARTING. Its wait ends with a `RestartDue` to the supervisor;
-whatever changes the slot meanwhile makes that message void.
+They are those of a supervisor, or of an actor that starts others anew itself, as the registry of a
+cluster's queues does. A wait ends with a `RestartDue` to that actor. A supervisor's child that
+waits shows the slot RESTARTING; whatever changes the slot meanwhile makes that message void.
 """
 
 from collections.abc import Hashable
@@ -14,10 +15,10 @@ from poe.supervision.backoff import Backoff
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RestartDue:
-    """A timer's message to a supervisor: the wait of a child is over."""
+    """A timer's message to whoever starts a child anew: its wait is over."""
 
     child: Hashable
-    """Key of the child's id; for a dynamic child the ref of its dead actor."""
+    """Key of the child's id; for a dynamic child the ref of its dead actor; a queue's name."""
 
 
 @dataclass(slots=True)
@@ -33,15 +34,15 @@ class _Wait:
 
 
 class RestartDelays:
-    """Owns the waits of one supervisor's children; holds nothing of children without back-off."""
+    """Owns the waits of the children of one actor; holds nothing of children without back-off."""
 
-    def __init__(self, supervisor: GenServer) -> None:
-        self._supervisor = supervisor
+    def __init__(self, owner: GenServer) -> None:
+        self._owner = owner
         self._waits: dict[Hashable, _Wait] = {}
 
     def begin(self, child: Hashable, backoff: Backoff) -> float:
         """Let a child wait for its `RestartDue`, and return for how many seconds."""
-        now_s = self._supervisor.monotonic_s()
+        now_s = self._owner.monotonic_s()
         last = self._waits.get(child)
         wait_s = backoff.first_s
         if last is not None:
@@ -50,7 +51,7 @@ class RestartDelays:
                 wait_s = backoff.after(last.wait_s)
         delay_s = backoff.jittered(wait_s, child)
         due = RestartDue(child)
-        timer = self._supervisor.send_after(delay_s, due)
+        timer = self._owner.send_after(delay_s, due)
         self._waits[child] = _Wait(wait_s, now_s + delay_s, due, timer)
         return delay_s
 
@@ -72,6 +73,6 @@ class RestartDelays:
             wait.timer.cancel()
 
     def cancel_all(self) -> None:
-        """End all waits, because their supervisor ends."""
+        """End all waits, because their owner ends."""
         for child in list(self._waits):
             self.forget(child)

@@ -278,6 +278,17 @@ def test_a_queue_that_crashes_goes_on_with_what_it_held(cluster):
     wait_until(lambda: held(a, "jobs") == [b"one"], 5)
 
 
+def test_a_queue_that_crashes_again_and_again_is_started_after_longer_and_longer_waits(cluster):
+    (a,) = cluster("a", copies=1)
+    put(a, "jobs", b"one")
+    began_s = time.monotonic()
+    for count in range(1, 6):
+        a.system.exit(a.system.call("queues", FindQueue(b"jobs")), "kill")
+        wait_until(lambda: a.control("cluster")["counts"].get("queues restarted") == count, 5)  # noqa: B023
+        wait_until(lambda: held(a, "jobs") == [b"one"], 5)
+    assert time.monotonic() - began_s >= 0.05 + 0.1 + 0.2 + 0.4 + 0.8
+
+
 @pytest.mark.parametrize("name", ["members", "queues", "fabric"])
 def test_the_cluster_goes_on_with_what_it_held_whichever_actor_is_killed(cluster, name):
     a, b = cluster("a", "b")
