@@ -48,6 +48,7 @@ _COMMANDS: Final = {
     "unlock": "unlock:unlock",
     "archive": "archive:archive",
     "gateway": "gateway:gateway_command()",
+    "console": "console:console",
     "bench": "bench:bench",
     "pipeline": "pipeline:pipeline_application()",
     "mapping": "mapping:mapping_application()",

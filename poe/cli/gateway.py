@@ -58,6 +58,25 @@ def gateway(
     Prints `ready on HOST:PORT` when clients can connect. Ends with 1 if messages that it had
     accepted could not be delivered; the log tells which.
     """
+    begin(log_level)
+    given = {name: value for name, value in options.items() if value is not None}
+    for name, value in given.items():
+        if isinstance(value, list):
+            given[name] = [word.strip() for words in value for word in words.split(",")]
+    if edit is not None:
+        given["edit"] = _function(edit)
+    given["producer"] = dict(assignment("--producer", each) for each in producer or ())
+    with named_as_typed(options):
+        return run(given)
+
+
+def begin(log_level: str) -> None:
+    """Start the log, and make ready what a gateway needs of the process.
+
+    Raises:
+        OptionError: there is no such level.
+        HttpMissing: the extra `http` is not installed.
+    """
     if log_level.lower() not in LEVELS:
         raise OptionError(key="--log-level", value=log_level, allowed="one of " + ", ".join(LEVELS))
     missing = [each for each in _NEEDED if find_spec(each) is None]
@@ -66,19 +85,19 @@ def gateway(
     start_logging(log_level)
     raise_descriptor_limit()
     tell_hangups()
-    given = {name: value for name, value in options.items() if value is not None}
-    for name, value in given.items():
-        if isinstance(value, list):
-            given[name] = [word.strip() for words in value for word in words.split(",")]
-    if edit is not None:
-        given["edit"] = _function(edit)
-    given["producer"] = dict(assignment("--producer", each) for each in producer or ())
+
+
+def run(given: dict[str, Any]) -> ExitCode:
+    """Serve with these options until a signal.
+
+    Raises:
+        OptionError: one of them is wrong.
+    """
     # Here, and not above: it loads what may be missing.
     from poe.gateway.http.server import serve  # noqa: PLC0415
 
     try:
-        with named_as_typed(options):
-            undelivered = serve(GatewayOptions(**given), _tell_ready)
+        undelivered = serve(GatewayOptions(**given), _tell_ready, _tell_invitation)
     except OptionError as error:
         if error.key != "url":
             raise
@@ -149,3 +168,11 @@ def _tell_ready(address: str) -> None:
         _log.warning("%s", error)
     notify(f"READY=1\nSTATUS=serving on {address}")
     _log.info("serving on %s", address)
+
+
+def _tell_invitation(url: str) -> None:
+    """Show how the console is opened; a token is for who reads this, and in no log."""
+    try:
+        write_line(f"console at {url} (for one browser)")
+    except OutputFailed as error:
+        _log.warning("nobody can read how to open the console: %s", error)

@@ -164,6 +164,11 @@ class AsyncSocket:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be used, as far as is known here."""
+        return self._pipeline.is_open
+
     async def log_in(self, transport: asyncio.BaseTransport) -> None:
         """Make sure who the server is, and say who the client is, where it has credentials.
 

@@ -40,6 +40,11 @@ class Pipeline(asyncio.BufferedProtocol):
         self._ready = asyncio.Event()
         self._lost = asyncio.Event()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a request may be sent, as far as is known here."""
+        return self._transport is not None and not self._transport.is_closing()
+
     async def send(self, frame: bytes, reply_class: type[ReplyT]) -> "asyncio.Future[ReplyT]":
         """Send a request as soon as there is room for one more, and return the future of its reply.
 
@@ -53,7 +58,7 @@ class Pipeline(asyncio.BufferedProtocol):
             while not self._ready.is_set():
                 await self._ready.wait()
             # A transport that failed to send closes at once, but tells us only later.
-            if self._transport is None or self._transport.is_closing():
+            if self._transport is None or not self.is_open:
                 because = self._closed_because or f"{self.peer} is gone"
                 msg = f"connection is not usable: {because}; open a new one"
                 raise ConnectionClosed(msg)

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from prometheus_client import Counter, Histogram
 from starlette.applications import Starlette
@@ -43,6 +43,9 @@ from poe.gateway.http.read import ReadRoutes
 from poe.gateway.http.reply import denied_reply, error_reply, json_reply
 from poe.gateway.http.routes import OPEN_PATHS, ROUTES, Handlers, Row
 
+if TYPE_CHECKING:
+    from poe.gateway.console.application import Console
+
 _log = logging.getLogger("poe.gateway")
 _log.addFilter(LogLimit())  # clients can make hooks fail as often as they like
 
@@ -65,6 +68,7 @@ class Gateway:
 
     Attributes:
         undelivered: what the producer had taken and not delivered when it was closed.
+        console: pages that show the node; None without them.
     """
 
     def __init__(self, options: GatewayOptions) -> None:
@@ -89,6 +93,7 @@ class Gateway:
             self._get_openapi,
             self._get_docs,
         )
+        self.console = _console(options, self._guard, inflow) if options.console else None
         routes = [self._route(each) for each in ROUTES]
         self._paths: dict[Any, str] = {each.endpoint: each.path for each in routes}
         self._application = Starlette(
@@ -152,6 +157,7 @@ class Gateway:
         origin: bytes | None = None
         application: ASGIApp = self._application
         began_s = time.perf_counter()
+        console = self.console if self.console and self.console.owns(scope["path"]) else None
 
         async def counted(message: Message) -> None:
             nonlocal status
@@ -161,9 +167,12 @@ class Gateway:
             await send(message)
 
         try:
-            origin = self._guard.admit(scope)
+            if console is None:
+                origin = self._guard.admit(scope)
             granted = None if origin is None else preflight_headers(scope)
-            if granted is not None:
+            if console is not None:
+                application = console
+            elif granted is not None:
                 application = Response(status_code=HTTPStatus.NO_CONTENT)
                 application.raw_headers.extend(granted)
             else:
@@ -176,6 +185,7 @@ class Gateway:
             await application(scope, *self._admission.metered(scope, receive, counted))
         finally:
             route = self._paths.get(scope.get("endpoint"), "other")
+            route = route if console is None else "/console"
             _REQUESTS.labels(scope["method"], route, status).inc()
             _SECONDS.labels(route).observe(time.perf_counter() - began_s)
 
@@ -187,6 +197,8 @@ class Gateway:
     async def stop(self) -> None:
         """Let those go who follow or wait, and have /readyz send new clients elsewhere."""
         self._to.health.is_stopping = True
+        if self.console is not None:
+            await self.console.stop()
         self._to.groups.stop()
         await self._to.read.stop()
         await self._inquiry.close()
@@ -233,6 +245,12 @@ class Gateway:
 
     async def _get_docs(self, _request: Request) -> Response:
         return HTMLResponse(page_of(document(self._options)), headers=PAGE_HEADERS)
+
+
+def _console(options: GatewayOptions, guard: Guard, inflow: Inflow) -> "Console":
+    from poe.gateway.console.application import Console  # noqa: PLC0415 - most have none
+
+    return Console(options, guard, inflow)
 
 
 def _log_drop(_event: str, _topic: Any, _state: str, info: TopicInfo, count: int) -> None:  # noqa: ANN401 - a callback's

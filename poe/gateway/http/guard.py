@@ -104,6 +104,31 @@ class Guard:
             raise RequestRefused(HTTPStatus.FORBIDDEN, why)
         return origins[0] if origins else None
 
+    def admit_own(self, scope: Mapping[str, Any], *, is_page: bool) -> None:
+        """Let pass what pages of this gateway ask, which hold a session.
+
+        Args:
+            scope: of the request.
+            is_page: whether it is a page itself, which others may lead to, and that tells nothing.
+
+        Raises:
+            RequestRefused: 400 the request has no host, or several; 421 it is not ours; 403 a page
+                of another site asks.
+        """
+        headers: Headers = scope["headers"]
+        hosts = _values(headers, b"host")
+        self._check_host(hosts, scope.get("server"))
+        if is_page and scope["method"] in {"GET", "HEAD"}:
+            return
+        own = scope["scheme"].encode() + b"://" + hosts[0].lower()
+        for each in _values(headers, b"origin"):
+            if each.lower() != own and each not in self._origins:
+                why = f"pages of {_shown(each)} may not use the console"
+                raise RequestRefused(HTTPStatus.FORBIDDEN, why)
+        if not _OUR_SITES.issuperset(_values(headers, b"sec-fetch-site")):
+            why = "pages of other sites may not use the console"
+            raise RequestRefused(HTTPStatus.FORBIDDEN, why)
+
     def reply_headers(self, origin: bytes | None) -> Headers:
         """Return what an answer says to the browser of a page that may read it."""
         if not self._origins:

@@ -137,6 +137,12 @@ class GatewayOptions:
     read_count_max: Annotated[int, Range(1)] = 1000
     """Messages that one GET returns at most, and without `limit` 100."""
 
+    console: bool = False
+    """Serve the console, pages that show the node, at /console."""
+
+    console_level: Literal["read", "operate", "destroy"] = "operate"
+    """What those may do who use it: look, also change, also delete and trim."""
+
     edit: Edit | None = None
     """Function that sees each post first: `edit(Post) -> Post | Answer | Rejection`."""
 
@@ -164,6 +170,8 @@ class GatewayOptions:
         if self.authentication != "none" and self.broker_url.scheme == "kafka":
             allowed = "none in front of Kafka, which cannot say what a bearer may"
             raise OptionError("authentication", self.authentication, allowed)
+        if self.console and self.broker_url.scheme == "kafka":
+            raise OptionError("console", self.console, "false in front of Kafka: it shows Poe's")
         if self.tls_certificate is None:
             for name in ("tls_key", "tls_client_ca"):
                 if getattr(self, name) is not None:

@@ -33,12 +33,18 @@ _SIGNAL_EXIT_CODE_BASE = 128
 _LOOK_S = 0.5
 
 
-def serve(options: GatewayOptions, on_ready: Callable[[str], object]) -> list[Undelivered]:
+def serve(
+    options: GatewayOptions,
+    on_ready: Callable[[str], object],
+    on_invitation: Callable[[str], object] = lambda _url: None,
+) -> list[Undelivered]:
     """Serve until SIGTERM or SIGINT, and return what was accepted but not delivered.
 
     Args:
         options: of the gateway.
         on_ready: told HOST:PORT once clients can connect.
+        on_invitation: told the URL that opens the console for one browser, and the next one
+            whenever one was used.
 
     Raises:
         PortInUse: somebody else listens there.
@@ -65,7 +71,12 @@ def serve(options: GatewayOptions, on_ready: Callable[[str], object]) -> list[Un
             for number in _SIGNALS:
                 signal.signal(number, server.on_signal)
             host, port = listening.getsockname()[:2]
-            on_ready(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+            address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            on_ready(address)
+            if gateway.console is not None:
+                scheme = "http" if options.tls is None else "https"
+                loop.call_soon_threadsafe(gateway.console.start)
+                gateway.console.invite(lambda path: on_invitation(f"{scheme}://{address}{path}"))
             # What is there now stays: the collector need not walk it while requests wait.
             gc.freeze()
             _await_end(asyncio.run_coroutine_threadsafe(server.serve([listening]), loop))

@@ -1,0 +1,238 @@
+"""The console as an ASGI application below /console: pages, their data, and one stream for a tab.
+
+/console, /console/PAGE     the page; it holds nothing of the node, and needs no session
+/console/static/…           what pages are made of
+/console/api/…              what they show and do, in JSON, for a session
+/console/api/stream         what they see live
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+from poe.client.url import parse_url
+from poe.errors import PoeError, RequestRefused, SecurityError
+from poe.gateway.console import overview, topics
+from poe.gateway.console.entrance import Entrance, cookie_of
+from poe.gateway.console.history import History, Told
+from poe.gateway.console.level import Level, check_level
+from poe.gateway.console.live import Live, Stream
+from poe.gateway.console.look import Look
+from poe.gateway.console.sessions import Session, Sessions
+from poe.gateway.console.static_files import INDEX, StaticFiles
+from poe.gateway.console.visit import Row, Visit
+from poe.gateway.http.brokers import Brokers
+from poe.gateway.http.guard import Guard
+from poe.gateway.http.inflow import Inflow
+from poe.gateway.http.options import GatewayOptions
+from poe.gateway.http.reply import as_json, error_reply, json_reply, told
+from poe.security.entry import Entry
+
+ROOT: Final = "/console"
+_API: Final = f"{ROOT}/api"
+_MODULES: Final = (overview, topics)
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'"
+)
+_HEADERS: Final = [
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+]
+
+
+class Console:
+    """Pages that show a node; belongs to the event loop of its gateway."""
+
+    def __init__(self, options: GatewayOptions, guard: Guard, inflow: Inflow) -> None:
+        self._options = options
+        self._guard = guard
+        self._inflow = inflow
+        self._level = Level.of(options.console_level)
+        self._sessions = Sessions(time.monotonic)
+        self._entrance = Entrance(options, self._sessions)
+        self._looks: dict[Entry, Look] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._static = StaticFiles()
+        views = {
+            name: view for each in _MODULES for name, view in getattr(each, "VIEWS", {}).items()
+        }
+        self._live = Live(views)
+        self._history = History(self._ask_counters)
+        self._sampling: asyncio.Task[None] | None = None
+        own = (
+            Row("/login", {"POST": Level.NONE}, self._entrance.post_login),
+            Row("/logout", {"POST": Level.READ}, self._entrance.post_logout),
+            Row("/session", {"GET": Level.NONE}, self._get_session),
+            Row("/stream", {"GET": Level.READ}, self._get_stream),
+        )
+        rows: Sequence[Row] = [*own, *(row for each in _MODULES for row in each.ROWS)]
+        self._application = Starlette(
+            routes=[self._route(row) for row in rows]
+            + [Route(f"{ROOT}/static/{{name:path}}", self._get_static)]
+            + [Route(path, self._get_page) for path in (ROOT, f"{ROOT}/{{page}}")],
+            exception_handlers={PoeError: self._on_error, HTTPException: self._on_http_error},
+        )
+        self._application.router.redirect_slashes = False
+
+    @staticmethod
+    def owns(path: str) -> bool:
+        """Return whether the console answers at a path."""
+        return path == ROOT or path.startswith(f"{ROOT}/")
+
+    def start(self) -> None:
+        """Begin to keep what the node does."""
+        self._sampling = asyncio.ensure_future(self._history.run())
+
+    def invite(self, tell: Callable[[str], object]) -> None:
+        """Have somebody told where to log in, with a new token whenever one was used.
+
+        Args:
+            tell: told a path; nothing where users log in with their passwords.
+        """
+        if self._entrance.kind == "user":
+            return
+
+        def renew() -> None:
+            tell(f"{ROOT}/login#{self._sessions.new_token()}")
+
+        self._entrance.on_redeemed = renew
+        renew()
+
+    async def stop(self) -> None:
+        """Let all go who look."""
+        self._live.stop()
+        self._sessions.end_all()
+        if self._sampling is not None:
+            self._sampling.cancel()
+        for each in self._looks.values():
+            await each.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request that is no other site's."""
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_HEADERS]
+            await send(message)
+
+        try:
+            self._guard.admit_own(scope, is_page=not scope["path"].startswith(f"{_API}/"))
+        except RequestRefused as error:
+            await error_reply(error, 0)(scope, receive, with_headers)
+            return
+        await self._application(scope, receive, with_headers)
+
+    # ---- answers ------------------------------------------------------------------------------
+
+    async def _get_page(self, request: Request) -> Response:
+        return self._static.reply(INDEX, request)
+
+    async def _get_static(self, request: Request) -> Response:
+        return self._static.reply(request.path_params["name"], request)
+
+    async def _get_session(self, visit: Visit) -> object:
+        """Return who is logged in, or how one does it."""
+        session = self._session(visit.request)
+        known: dict[str, Any] = {"login": self._entrance.kind, "server": self._options.broker}
+        if session is None:
+            return {**known, "level": Level.NONE.label, "user": None}
+        return {**known, "level": self._level.label, "user": session.user}
+
+    async def _get_stream(self, visit: Visit) -> Response:
+        names = visit.request.query_params.getlist("view")
+        self._live.check(names)
+        assert visit.session is not None, "the row asks for one"
+        content = self._stream(visit.session, visit.look, names)
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(content, media_type="text/event-stream", headers=headers)
+
+    async def _stream(
+        self, session: Session, look: Look, names: list[str]
+    ) -> AsyncGenerator[bytes]:
+        stream = Stream()
+        session.on_end.add(stream.end)
+        try:
+            async for each in self._live.stream(look, names, stream):
+                yield each
+        finally:
+            session.on_end.discard(stream.end)
+
+    # ---- the way to them ----------------------------------------------------------------------
+
+    def _route(self, row: Row) -> Route:
+        async def endpoint(request: Request) -> Response:
+            needed = row.levels["GET" if request.method == "HEAD" else request.method]
+            session = self._session(request)
+            if needed is not Level.NONE and session is None:
+                why = "log in first: open the URL that the console has printed"
+                raise RequestRefused(HTTPStatus.UNAUTHORIZED, why)
+            check_level(self._level if session is not None else Level.NONE, needed)
+            look = None if session is None else self._look(session)
+            found = await row.handler(Visit(request, session, look, self._level, self._inflow))
+            if isinstance(found, Response):
+                return found
+            reply = json_reply(found)
+            reply.headers["Cache-Control"] = "no-store"
+            return reply
+
+        return Route(f"{_API}{row.path}", endpoint, methods=list(row.levels))
+
+    def _session(self, request: Request) -> Session | None:
+        secret = request.cookies.get(cookie_of(request))
+        return None if secret is None else self._sessions.find(secret)
+
+    def _look(self, session: Session) -> Look:
+        """Return the console as a session sees it; sessions of one identity share it."""
+        found = self._looks.get(session.entry)
+        if found is None:
+            found = Look(self._brokers(session.entry), self._options.read_timeout_s, self._history)
+            self._looks[session.entry] = found
+        if session.user is not None:
+            session.on_end.add(self._drop_unused)
+        return found
+
+    def _drop_unused(self) -> None:
+        """Close the ways of users who are logged out, so that nothing of them is left."""
+        used = self._sessions.entries() | {self._options.entry}
+        for entry in self._looks.keys() - used:
+            task = asyncio.ensure_future(self._looks.pop(entry).close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    def _brokers(self, entry: Entry) -> Brokers:
+        url = parse_url(self._options.broker, entry)
+        return Brokers(url, {}, self._options.connect_timeout_s)
+
+    async def _ask_counters(self) -> Told:
+        own = self._options.entry
+        if own not in self._looks:
+            self._looks[own] = Look(self._brokers(own), self._options.read_timeout_s, self._history)
+        async with self._looks[own].node() as connection:
+            return await connection.counters()
+
+    async def _on_error(self, _request: Request, error: Exception) -> Response:
+        assert isinstance(error, PoeError)
+        if isinstance(error, SecurityError):  # what the node says of this session's identity
+            content = as_json({"error": told(error)})
+            return Response(content, HTTPStatus.FORBIDDEN, media_type="application/json")
+        return error_reply(error, self._options.retry_after_s)
+
+    async def _on_http_error(self, _request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        reply = error_reply(RequestRefused(error.status_code, f"{error.detail}"), 0)
+        reply.headers.update(error.headers or {})
+        return reply

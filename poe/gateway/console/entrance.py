@@ -1,0 +1,106 @@
+"""Logging in and out: with the one-time token, or as one of the broker's users."""
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from poe.client.url import parse_url
+from poe.errors import AuthenticationFailed, PoeError, RequestRefused
+from poe.gateway.console.sessions import IDLE_S, Sessions
+from poe.gateway.console.visit import Visit
+from poe.gateway.http.brokers import Brokers
+from poe.gateway.http.options import GatewayOptions
+from poe.gateway.http.reply import json_reply
+from poe.security.credentials import Scram
+from poe.security.entry import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Entrance:
+    """Opens and ends sessions.
+
+    Where the gateway asks clients for tokens, users of the broker log in with their passwords, and
+    the broker judges each thing that they do. Else whoever was shown the one-time token looks with
+    the gateway's own identity.
+    """
+
+    def __init__(self, options: GatewayOptions, sessions: Sessions) -> None:
+        self._options = options
+        self._sessions = sessions
+        self.on_redeemed: Callable[[], object] = lambda: None
+        """Called when the token is used up."""
+
+    @property
+    def kind(self) -> str:
+        """How one logs in: `user` or `token`."""
+        return "token" if self._options.authentication == "none" else "user"
+
+    async def post_login(self, visit: Visit) -> Response:
+        """Open a session."""
+        self._sessions.check_may_try(visit.address)
+        given = await visit.body()
+        names = {"token"} if self.kind == "token" else {"user", "password"}
+        if given.keys() != names or not all(isinstance(each, str) for each in given.values()):
+            why = f"give {' and '.join(sorted(names))}, as text: so does one log in here"
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        user, entry = None, self._options.entry
+        if self.kind == "user":
+            user = given["user"]
+            entry = Entry(entry.tls, Scram(user, given["password"]))
+        try:
+            await self._check(given, entry)
+        except (AuthenticationFailed, RequestRefused):
+            self._sessions.note_failure(visit.address)
+            visit.record("has failed to log in", "" if user is None else f"as {user!r:.100}")
+            raise
+        secret, visit.session = self._sessions.open(user, entry)
+        visit.record("logs in", "")
+        reply = json_reply({"user": user})
+        reply.set_cookie(
+            cookie_of(visit.request),
+            secret,
+            max_age=int(IDLE_S),
+            path="/console",
+            secure=visit.request.url.scheme == "https",
+            httponly=True,
+            samesite="strict",
+        )
+        if self.kind == "token":
+            self.on_redeemed()
+        return reply
+
+    async def post_logout(self, visit: Visit) -> Response:
+        """End the session."""
+        visit.record("logs out", "")
+        name = cookie_of(visit.request)
+        self._sessions.end(visit.request.cookies.get(name, ""))
+        reply = json_reply({})
+        reply.delete_cookie(name, path="/console", httponly=True, samesite="strict")
+        return reply
+
+    async def _check(self, given: dict[str, Any], entry: Entry) -> None:
+        if self.kind == "token":
+            if not self._sessions.redeem(given["token"]):
+                why = "this token is of no use: it was used, or is another's; take the last URL "
+                raise RequestRefused(HTTPStatus.UNAUTHORIZED, f"{why}that the console has printed")
+            return
+        try:
+            url = parse_url(self._options.broker, entry)
+            brokers = Brokers(url, {}, self._options.connect_timeout_s)
+            async with await brokers.connect(self._options.read_timeout_s):
+                pass
+        except AuthenticationFailed as error:
+            raise RequestRefused(HTTPStatus.UNAUTHORIZED, str(error)) from error
+        except PoeError as error:
+            why = f"the broker cannot be asked who you are: {error}"
+            raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, why) from error
+
+
+def cookie_of(request: Request) -> str:
+    """Return the cookie's name: browsers know no ports, and a machine may have two consoles."""
+    server = request.scope.get("server")
+    return f"poe-console-{server[1] if server else 0}"

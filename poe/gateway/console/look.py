@@ -1,0 +1,67 @@
+"""How sessions of one identity reach the node: connections that are kept, and used one at a time.
+
+A request has a connection for itself, so that one that waits holds up no other. What has failed in
+the middle of an answer is closed; else a later request would get what an earlier one has asked.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from poe.client.async_socket import AsyncSocket
+from poe.errors import CallTimeout, ConnectionClosed, PoeError, RemoteProtocolError
+from poe.gateway.console.history import History
+from poe.gateway.http.brokers import Brokers
+
+_IDLE_MAX: Final = 4
+_BROKEN: Final = (CallTimeout, ConnectionClosed, RemoteProtocolError)
+
+
+class Look:
+    """The console as one identity sees it; belongs to one event loop.
+
+    Attributes:
+        history: what the node has done lately.
+    """
+
+    def __init__(self, brokers: Brokers, timeout_s: float, history: History) -> None:
+        self._brokers = brokers
+        self._timeout_s = timeout_s
+        self._idle: list[AsyncSocket] = []
+        self._is_closed = False
+        self.history = history
+
+    @asynccontextmanager
+    async def node(self) -> AsyncIterator[AsyncSocket]:
+        """Lend a connection to the node.
+
+        Raises:
+            PoeError: it cannot be reached, or does not let this identity in.
+        """
+        connection = await self._take()
+        is_sound = False
+        try:
+            yield connection
+            is_sound = True
+        except PoeError as error:
+            is_sound = not isinstance(error, _BROKEN)
+            raise
+        finally:
+            if is_sound and not self._is_closed and len(self._idle) < _IDLE_MAX:
+                self._idle.append(connection)
+            else:
+                await connection.close()
+
+    async def close(self) -> None:
+        """Close what is idle; what is in use is closed when it was given back."""
+        self._is_closed = True
+        while self._idle:
+            await self._idle.pop().close()
+
+    async def _take(self) -> AsyncSocket:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_open:
+                return connection
+            await connection.close()
+        return await self._brokers.connect(self._timeout_s)

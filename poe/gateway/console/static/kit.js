@@ -1,0 +1,286 @@
+// What all pages are made of. Text is always text: nothing here takes HTML from anywhere.
+import { html, render, useState, useEffect, useMemo, useRef, useCallback } from "./vendor/htm-preact.js";
+export { html, render, useState, useEffect, useMemo, useRef, useCallback };
+
+const API = "/console/api/";
+
+export class Refused extends Error {
+  constructor(status, error) {
+    super(error.message);
+    Object.assign(this, { status, code: error.code, name: error.name });
+  }
+}
+
+async function answer(method, path, body) {
+  const request = { method, headers: {} };
+  if (body !== undefined) {
+    request.headers["Content-Type"] = "application/json";
+    request.body = JSON.stringify(body);
+  }
+  let reply;
+  try {
+    reply = await fetch(API + path, request);
+  } catch {
+    throw new Refused(0, { name: "Away", message: "the console does not answer; is it still running?" });
+  }
+  const content = await reply.json().catch(() => ({}));
+  if (reply.ok) return content;
+  if (reply.status === 401 && path !== "login") dispatchEvent(new Event("poe-logged-out"));
+  throw new Refused(reply.status, content.error ?? { name: "Error", message: `status ${reply.status}` });
+}
+
+export function get(path, params = {}) {
+  const given = Object.entries(params).filter(([, value]) => value !== undefined && value !== "");
+  const query = new URLSearchParams(given).toString();
+  return answer("GET", query ? `${path}?${query}` : path);
+}
+export const send = (method, path, body) => answer(method, path, body);
+
+// ---- where we are: the page in the path, what it shows in the query ---------------------------
+
+const place = () => ({
+  page: location.pathname.replace(/^\/console\/?/, "") || "overview",
+  query: Object.fromEntries(new URLSearchParams(location.search)),
+});
+export const address = (page, query = {}) => {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== "");
+  const text = new URLSearchParams(given).toString();
+  return `/console/${page}${text ? `?${text}` : ""}`;
+};
+export function go(page, query, isReplacing = false) {
+  history[isReplacing ? "replaceState" : "pushState"](null, "", address(page, query));
+  dispatchEvent(new Event("poe-place"));
+}
+export function usePlace() {
+  const [now, setNow] = useState(place);
+  useEffect(() => {
+    const look = () => setNow(place());
+    addEventListener("popstate", look);
+    addEventListener("poe-place", look);
+    return () => { removeEventListener("popstate", look); removeEventListener("poe-place", look); };
+  }, []);
+  return now;
+}
+export function useQuery() {
+  const { page, query } = usePlace();
+  return [query, (patch) => go(page, { ...query, ...patch }, true)];
+}
+export const Link = ({ page, query, children, ...rest }) => html`<a href=${address(page, query)} ...${rest} onClick=${(event) => {
+  if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  event.preventDefault();
+  go(page, query);
+}}>${children}</a>`;
+
+// ---- data: asked for, or live -----------------------------------------------------------------
+
+export function useGet(path, params = {}) {
+  const key = path === null ? null : JSON.stringify([path, params]);
+  const [state, setState] = useState({ isLoading: true });
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    if (key === null) return undefined;
+    let isWanted = true;
+    get(path, params).then(
+      (data) => isWanted && setState({ data, isLoading: false }),
+      (error) => isWanted && setState((old) => ({ data: old.data, error, isLoading: false })),
+    );
+    return () => { isWanted = false; };
+  }, [key, turn]);
+  return { ...state, reload: () => setTurn((old) => old + 1) };
+}
+
+// One stream for a tab, whatever it shows: browsers allow six connections to a host.
+const live = { views: new Map(), source: null, timer: 0 };
+function connectLive() {
+  clearTimeout(live.timer);
+  live.timer = setTimeout(() => {
+    live.source?.close();
+    live.source = null;
+    if (!live.views.size || document.hidden) return;
+    const query = [...live.views.keys()].map((view) => `view=${encodeURIComponent(view)}`).join("&");
+    const source = new EventSource(`${API}stream?${query}`);
+    live.source = source;
+    for (const view of live.views.keys()) {
+      source.addEventListener(view, (event) => tellLive(view, { ...split(JSON.parse(event.data)), isStale: false }));
+    }
+    source.onerror = () => {
+      for (const view of live.views.keys()) tellLive(view, { isStale: true });
+      if (source.readyState === EventSource.CLOSED) {
+        get("session").then((session) => session.level === "none" && dispatchEvent(new Event("poe-logged-out")), () => {});
+        live.timer = setTimeout(connectLive, 2000);
+      }
+    };
+  }, 20);
+}
+const split = (data) => (data && data.error && Object.keys(data).length === 1
+  ? { error: new Refused(503, data.error), isStale: true } : { data, error: undefined });
+const tellLive = (view, patch) => live.views.get(view)?.forEach((tell) => tell(patch));
+addEventListener("visibilitychange", connectLive);
+
+export function useLive(view, onState) {
+  const [state, setState] = useState({});
+  useEffect(() => {
+    if (view === null) return undefined;
+    const tell = (patch) => { onState?.(patch); setState((old) => ({ ...old, ...patch })); };
+    const isNew = !live.views.has(view);
+    if (isNew) live.views.set(view, new Set());
+    live.views.get(view).add(tell);
+    if (isNew || live.source === null) connectLive();
+    return () => {
+      const all = live.views.get(view);
+      all.delete(tell);
+      if (!all.size) { live.views.delete(view); connectLive(); }
+    };
+  }, [view]);
+  return state;
+}
+
+// ---- who looks, and how -----------------------------------------------------------------------
+
+const LEVELS = ["none", "read", "operate", "destroy"];
+export const session = { level: "none", user: null };
+export const may = (level) => LEVELS.indexOf(session.level) >= LEVELS.indexOf(level);
+export const isUtc = () => localStorage.getItem("poe-utc") === "1";
+
+let announce = () => {};
+export const setAnnouncer = (tell) => { announce = tell; };
+export const say = (text) => announce(text);
+
+export const shortcuts = new Map();
+export function useKeys(keys, help = {}) {
+  const held = useRef(keys);
+  held.current = keys;
+  useEffect(() => {
+    const onKey = (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.target.closest("input, select, textarea, dialog")) return;
+      const act = held.current[event.key];
+      if (act) { event.preventDefault(); act(event); }
+    };
+    for (const [key, text] of Object.entries(help)) shortcuts.set(key, text);
+    addEventListener("keydown", onKey);
+    return () => {
+      removeEventListener("keydown", onKey);
+      for (const key of Object.keys(help)) shortcuts.delete(key);
+    };
+  }, []);
+}
+
+// ---- elements ---------------------------------------------------------------------------------
+
+export const Page = ({ title, actions, children }) => {
+  useEffect(() => { document.title = `${title} · Poe`; }, [title]);
+  return html`<main class="page" id="main"><header><h1>${title}</h1>${actions}</header>${children}</main>`;
+};
+export const Panel = ({ title, children }) => html`<section aria-label=${title}><h2>${title}</h2>${children}</section>`;
+export const Field = ({ label, children }) => html`<label>${label}${children}</label>`;
+export const Button = ({ level, danger, main, children, ...rest }) => (level && !may(level) ? null
+  : html`<button type="button" class=${danger ? "danger" : main ? "main" : ""} ...${rest}>${children}</button>`);
+const MARKS = { ok: "✓", warn: "!", bad: "✕", idle: "·" };
+export const Badge = ({ state = "idle", children }) => html`<span class=${`badge ${state === "idle" ? "quiet" : state}`}>${MARKS[state]} ${children}</span>`;
+export const ErrorLine = ({ error }) => (error ? html`<p class="error" role="alert"><strong>${error.name}</strong>: ${error.message}</p>` : null);
+export const Empty = ({ children }) => html`<p class="quiet">${children}</p>`;
+
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+export function bytesText(count) {
+  let value = Number(count), unit = 0;
+  while (value >= 1024 && unit < UNITS.length - 1) { value /= 1024; unit += 1; }
+  return `${unit && value < 100 ? value.toFixed(1) : Math.round(value)} ${UNITS[unit]}`;
+}
+export const Bytes = ({ n }) => html`<span title=${`${n} bytes`}>${n === undefined ? "–" : bytesText(n)}</span>`;
+export const numberText = (n) => (n === undefined || n === null ? "–" : Number(n).toLocaleString("en", { maximumFractionDigits: 1 }));
+export const Num = ({ n }) => html`<span>${numberText(n)}</span>`;
+export const Rate = ({ n, unit }) => html`<span>${n === undefined ? "–" : unit === "bytes" ? `${bytesText(n)}/s` : `${numberText(n)}/s`}</span>`;
+export function durationText(s) {
+  for (const [unit, size] of [["d", 86400], ["h", 3600], ["min", 60]]) if (s >= size) return `${Math.floor(s / size)} ${unit}`;
+  return `${s < 10 ? Number(s).toFixed(s < 1 ? 3 : 1) : Math.round(s)} s`;
+}
+export const Duration = ({ s }) => html`<span>${durationText(s)}</span>`;
+export function timeText(us) {
+  const date = new Date(Math.floor(Number(us) / 1000));
+  if (Number.isNaN(date.getTime())) return String(us);
+  const local = isUtc() ? date : new Date(date.getTime() - date.getTimezoneOffset() * 60000);
+  return `${local.toISOString().slice(0, 23).replace("T", " ")}${isUtc() ? " UTC" : ""}`;
+}
+export const When = ({ us }) => {
+  if (!us || us === "0") return html`<span class="quiet">never</span>`;
+  const ago = (Date.now() * 1000 - Number(us)) / 1e6;
+  return html`<span class="line">${timeText(us)} <span class="quiet">${ago >= 1 ? `${durationText(ago)} ago` : "now"}</span></span>`;
+};
+
+export function Table({ columns, rows, rowKey, total, onOpen, caption, empty }) {
+  const [query, setQuery] = useQuery();
+  const body = useRef(null);
+  const offset = Number(query.offset ?? 0), limit = Number(query.limit ?? 100);
+  const sortBy = (key) => setQuery({ sort: key, order: query.sort === key && query.order !== "desc" ? "desc" : "asc", offset: undefined });
+  const move = (step) => {
+    const all = [...body.current.querySelectorAll("tr")];
+    const next = all[Math.max(0, Math.min(all.length - 1, all.indexOf(document.activeElement) + step))];
+    next?.focus();
+  };
+  useKeys(onOpen ? { j: () => move(1), k: () => move(-1) } : {}, onOpen ? { "j k": "next and previous row", Enter: "open the row" } : {});
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table><caption>${caption}</caption>
+    <thead><tr>${columns.map((each) => html`<th scope="col" class=${each.align ?? ""} aria-sort=${query.sort === each.key ? (query.order === "desc" ? "descending" : "ascending") : undefined}>
+      ${each.sort ? html`<button type="button" onClick=${() => sortBy(each.key)}>${each.title}${query.sort === each.key ? (query.order === "desc" ? " ↓" : " ↑") : ""}</button>` : each.title}</th>`)}</tr></thead>
+    <tbody ref=${body}>${rows.map((row) => html`<tr key=${rowKey(row)} class=${onOpen ? "opens" : ""} tabindex=${onOpen ? 0 : undefined}
+      onClick=${onOpen && ((event) => event.target.closest("a, button") || onOpen(row))}
+      onKeyDown=${onOpen && ((event) => event.key === "Enter" && event.target.tagName === "TR" && onOpen(row))}>
+      ${columns.map((each) => html`<td class=${each.align ?? ""}>${each.render ? each.render(row) : row[each.key]}</td>`)}</tr>`)}</tbody></table></div>
+    ${rows.length ? null : html`<${Empty}>${empty ?? "There is nothing."}<//>`}
+    ${total === undefined ? null : html`<div class="pager"><button type="button" disabled=${!offset} onClick=${() => setQuery({ offset: Math.max(0, offset - limit) || undefined })}>Previous</button>
+      <span>${total ? `${numberText(offset + 1)} to ${numberText(Math.min(total, offset + limit))} of ${numberText(total)}` : "0 of 0"}</span>
+      <button type="button" disabled=${offset + limit >= total} onClick=${() => setQuery({ offset: offset + limit })}>Next</button></div>`}`;
+}
+
+export function Dialog({ title, onClose, children }) {
+  const own = useRef(null);
+  useEffect(() => { own.current.showModal(); }, []);
+  return html`<dialog ref=${own} aria-label=${title} onClose=${onClose}><h2>${title}</h2>${children}</dialog>`;
+}
+export function Confirm({ title, text, type, action, onClose }) {
+  const [typed, setTyped] = useState("");
+  const [error, setError] = useState(null);
+  const act = (event) => { event.preventDefault(); action(typed).then(onClose, setError); };
+  return html`<${Dialog} title=${title} onClose=${onClose}><form onSubmit=${act}><p>${text}</p><${ErrorLine} error=${error} />
+    ${type ? html`<${Field} label=${`Type ${type} to go on`}><input autofocus value=${typed} onInput=${(event) => setTyped(event.target.value)} /><//>` : null}
+    <div class="fields"><button class="danger" disabled=${type && typed !== type}>${title}</button><button type="button" onClick=${onClose}>Cancel</button></div></form><//>`;
+}
+
+export function Chart({ times_s: times, series, caption, format = numberText }) {
+  const own = useRef(null);
+  const names = Object.keys(series);
+  const plot = useRef(null);
+  useEffect(() => {
+    let isWanted = true;
+    const draw = () => import("./vendor/uplot.js").then(({ default: Plot }) => {
+      if (!isWanted || !own.current) return;
+      plot.current?.destroy();
+      const style = getComputedStyle(document.documentElement);
+      const colour = (name) => style.getPropertyValue(name).trim();
+      const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
+      const lines = ["--accent", "--ok", "--warn", "--bad"];
+      plot.current = new Plot({
+        width: own.current.clientWidth, height: 180, legend: { show: false }, cursor: { show: false },
+        axes: [axis, { ...axis, size: 80, values: (_, ticks) => ticks.map(format) }],
+        series: [{}, ...names.map((label, index) => ({ label, stroke: colour(lines[index % 4]), width: 1.5, dash: index % 2 ? [6, 3] : undefined }))],
+      }, [times, ...names.map((name) => series[name])], own.current);
+    });
+    draw();
+    const media = matchMedia("(prefers-color-scheme: dark)");
+    media.addEventListener("change", draw);
+    addEventListener("resize", draw);
+    addEventListener("poe-theme", draw);
+    return () => {
+      isWanted = false;
+      media.removeEventListener("change", draw);
+      removeEventListener("resize", draw);
+      removeEventListener("poe-theme", draw);
+      plot.current?.destroy();
+      plot.current = null;
+    };
+  }, [times.length, times.at(-1), names.join()]);
+  const last = (name) => series[name].at(-1);
+  return html`<figure><div class="chart" ref=${own} aria-hidden="true"></div><figcaption class="quiet">${caption}: ${names.map((name, index) => `${index ? ", " : ""}${index % 2 ? "dashed" : "line"} ${name} ${last(name) === undefined || last(name) === null ? "–" : format(last(name))}`)}</figcaption>
+    <details><summary>As a table</summary><div class="scroll" tabindex="0" role="region" aria-label=${`${caption}, as a table`}><table><thead><tr><th>time</th>${names.map((name) => html`<th class="number">${name}</th>`)}</tr></thead>
+    <tbody>${times.slice(-30).map((time, index) => html`<tr><td>${timeText(time * 1e6)}</td>${names.map((name) => html`<td class="number">${numberText(series[name].slice(-30)[index])}</td>`)}</tr>`)}</tbody></table></div></details></figure>`;
+}

@@ -1,0 +1,27 @@
+import { html, useState, useGet, useLive, send, go, say, Page, Panel, Button, Confirm, ErrorLine, Empty, Bytes, Num, Rate, When, Chart } from "../kit.js";
+
+export default function Topic({ query }) {
+  const path = `topics/${query.topic ?? ""}`;
+  const { data, error, reload } = useGet(path);
+  const past = useGet(`${path}/history`, { range: query.range });
+  const [asked, setAsked] = useState(null);
+  useLive("overview", () => { reload(); past.reload(); });
+  if (!data) return html`<${Page} title="Topic"><${ErrorLine} error=${error} />${error ? null : html`<p>Loading…</p>`}<//>`;
+  const actions = html`<${Button} danger level="destroy" onClick=${() => setAsked("trim")}>Trim…<//><${Button} danger level="destroy" onClick=${() => setAsked("delete")}>Delete…<//>`;
+  return html`<${Page} title=${data.name} actions=${actions}><${ErrorLine} error=${error} />
+    ${data.error ? html`<p class="error">${data.error}</p>` : null}
+    <dl class="cards"><div><dt>Messages</dt><dd><${Num} n=${data.messages} /></dd></div><div><dt>Size</dt><dd><${Bytes} n=${data.bytes} /></dd></div>
+      <div><dt>Put</dt><dd><${Rate} n=${data.rates.messages_in ?? 0} /></dd></div><div><dt>Read</dt><dd><${Rate} n=${data.rates.messages_out ?? 0} /></dd></div>
+      <div><dt>Newest</dt><dd><${When} us=${data.newest} /></dd></div><div><dt>Created</dt><dd><${When} us=${data.created_us} /></dd></div></dl>
+    <${Panel} title="Messages in a second">${past.data?.times_s.length ? html`<${Chart} times_s=${past.data.times_s} series=${{ put: past.data.series.messages_in, read: past.data.series.messages_out }} caption="Messages in a second" />` : html`<${Empty}>A topic's history begins when somebody looks at it; one sample is taken every 5 s.<//>`}<//>
+    <${Panel} title="Partitions"><div class="scroll" tabindex="0" role="region" aria-label="Partitions"><table><thead><tr><th>Partition</th><th class="number">Messages</th><th class="number">Size</th><th class="number">Segments</th><th>Oldest</th><th>Newest</th></tr></thead>
+      <tbody>${data.partitions.map((each) => html`<tr key=${each.id}><td>${each.name}</td><td class="number"><${Num} n=${each.messages} /></td><td class="number"><${Bytes} n=${each.bytes} /></td><td class="number"><${Num} n=${each.segments} /></td><td><${When} us=${each.oldest} /></td><td><${When} us=${each.newest} /></td></tr>`)}</tbody></table></div><//>
+    <${Panel} title=${`Segments (${data.segments_total})`}><div class="scroll" tabindex="0" role="region" aria-label="Segments"><table><thead><tr><th>Role</th><th class="number">Messages</th><th class="number">Size</th><th>Oldest</th><th>Newest</th></tr></thead>
+      <tbody>${data.segments.map((each) => html`<tr><td>${{ w: "writer", r: "reader", h: "hibernating" }[each.role] ?? each.role}</td><td class="number"><${Num} n=${each.messages} /></td><td class="number"><${Bytes} n=${each.bytes} /></td><td><${When} us=${each.oldest} /></td><td><${When} us=${each.newest} /></td></tr>`)}</tbody></table></div><//>
+    <${Panel} title="Properties"><table><tbody>${Object.entries(data.properties).map(([name, value]) => html`<tr><td>${name}</td><td>${value === null ? html`<span class="quiet">the node's</span>` : JSON.stringify(value)}</td></tr>`)}</tbody></table><//>
+    ${asked === "delete" ? html`<${Confirm} title="Delete" type=${data.name} text="All messages of this topic will be gone." onClose=${() => setAsked(null)}
+      action=${(name) => send("DELETE", path, { name }).then(() => { say(`topic ${data.name} is deleted`); go("topics"); })} />` : null}
+    ${asked === "trim" ? html`<${Confirm} title="Trim" text="Whole segments whose messages are all older than the newest one are removed." onClose=${() => setAsked(null)}
+      action=${() => send("POST", `${path}/trim`, { pointer: data.newest }).then(() => { say("the topic is trimmed"); reload(); })} />` : null}
+  <//>`;
+}

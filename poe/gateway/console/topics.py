@@ -1,0 +1,160 @@
+"""The pages of topics: a list by page, one of them, and what can be done with it."""
+
+import asyncio
+from dataclasses import asdict
+from http import HTTPStatus
+from typing import Any, Final
+
+from poe.errors import RequestRefused, UnknownTopic
+from poe.gateway.console.level import Level
+from poe.gateway.console.visit import Row, Visit, named, paged
+from poe.gateway.http.group_fields import name_text, told_of
+from poe.protocol import DescribedTopic
+from poe.record import POINTER_MAX
+from poe.topic_name import topic_text
+
+_AT_ONCE: Final = 25
+"""Topics of which is asked at the same time, so that others get their turns at the node."""
+_SEGMENTS_MAX: Final = 200
+
+
+async def get_topics(visit: Visit) -> object:
+    """Return a page of topics; what one has is looked up for those alone that are shown."""
+    asked = paged(visit, "name", "rate")
+    rates = visit.look.history.topic_rates()
+    async with visit.node() as connection:
+        found = await connection.list_topics()
+        wanted = asked.filter.casefold()
+        names = [each.name for each in found if wanted in topic_text(each.name).casefold()]
+        names.sort(reverse=asked.is_descending)
+        if asked.sort == "rate":
+            names.sort(
+                key=lambda name: rates.get(name, {}).get("messages_in", 0.0),
+                reverse=asked.is_descending,
+            )
+        shown = names[asked.offset : asked.offset + asked.limit]
+        described: list[DescribedTopic | None] = []
+        for begin in range(0, len(shown), _AT_ONCE):
+            some = shown[begin : begin + _AT_ONCE]
+            described += await asyncio.gather(*(connection.find_topic(each) for each in some))
+    rows = [
+        {**named(name), **_held(each), "rates": rates.get(name, {})}
+        for name, each in zip(shown, described, strict=True)
+    ]
+    return {"rows": rows, "total": len(names)}
+
+
+async def get_topic(visit: Visit) -> object:
+    """Return one topic: its properties, its partitions, their segments, what was done with it."""
+    topic = visit.name("topic")
+    async with visit.node() as connection:
+        found = await connection.find_topic(topic)
+        if found is None:
+            raise UnknownTopic(topic)
+        segments = await connection.segments(topic)
+    return {
+        **named(topic),
+        **_held(found),
+        "created_us": str(found.created_us),
+        "error": found.error,
+        "properties": told_of(asdict(found.properties)),
+        "partitions": [
+            {
+                **named(each.topic),
+                "messages": each.messages,
+                "bytes": each.bytes,
+                "oldest": str(each.oldest),
+                "newest": str(each.newest),
+                "segments": each.segments,
+            }
+            for each in found.partitions
+        ],
+        "segments": [
+            {
+                "role": each["role"],
+                "messages": each["count"],
+                "bytes": each["size_bytes"],
+                "oldest": str(each["pointer_low"] or 0),
+                "newest": str(each["pointer_high"] or 0),
+            }
+            for each in segments[-_SEGMENTS_MAX:]
+        ],
+        "segments_total": len(segments),
+        "rates": visit.look.history.topic_rates().get(topic, {}),
+    }
+
+
+async def get_topic_history(visit: Visit) -> object:
+    """Return what was done with a topic since somebody looks at it."""
+    topic = visit.name("topic")
+    is_day = visit.choice("range", "hour", "day") == "day"
+    async with visit.node() as connection:
+        if await connection.find_topic(topic) is None:
+            raise UnknownTopic(topic)
+    return visit.look.history.of_topic(topic, is_day=is_day)
+
+
+async def post_topics(visit: Visit) -> object:
+    """Create a topic; properties by name, as `poe topic create` has them."""
+    given = await visit.body()
+    name, properties = given.pop("name", None), given.pop("properties", {})
+    if not isinstance(name, str) or not name or given or not isinstance(properties, dict):
+        why = "send an object of name (text) and properties (an object, or left out)"
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+    visit.record("creates topic", name)
+    async with visit.node() as connection:
+        await connection.create_topic(_name_of(name), **properties)
+    return named(_name_of(name))
+
+
+async def post_trim(visit: Visit) -> object:
+    """Remove whole segments before a pointer."""
+    topic, given = visit.name("topic"), await visit.body()
+    pointer = given.get("pointer")
+    if not isinstance(pointer, str) or not pointer.isdecimal() or int(pointer) > POINTER_MAX:
+        why = f"pointer is {pointer!r:.100}; give a number in text, from 0 to {POINTER_MAX}"
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+    visit.record("trims topic", f"{name_text(topic)} to {pointer}")
+    async with visit.node() as connection:
+        return {"removed": await connection.trim(topic, int(pointer))}
+
+
+async def delete_topic(visit: Visit) -> object:
+    """Delete a topic, whose name must be typed."""
+    topic, given = visit.name("topic"), await visit.body()
+    if given.get("name") != topic_text(topic):
+        why = f"type the name of the topic to delete it: {topic_text(topic)!r:.200}"
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+    visit.record("deletes topic", name_text(topic))
+    async with visit.node() as connection:
+        await connection.delete(topic)
+    return {}
+
+
+def _name_of(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        why = "the name has half of a surrogate pair, which is no text"
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, why) from error
+
+
+def _held(found: DescribedTopic | None) -> dict[str, Any]:
+    """Return what a topic holds; of one that is gone by now, nothing."""
+    parts = () if found is None else found.partitions
+    return {
+        "messages": sum(each.messages for each in parts),
+        "bytes": sum(each.bytes for each in parts),
+        "newest": str(max((each.newest or 0 for each in parts), default=0)),
+        "segments": sum(each.segments for each in parts),
+    }
+
+
+ROWS: Final = (
+    Row("/topics", {"GET": Level.READ}, get_topics),
+    Row("/topics", {"POST": Level.OPERATE}, post_topics),
+    Row("/topics/{topic}", {"GET": Level.READ}, get_topic),
+    Row("/topics/{topic}", {"DELETE": Level.DESTROY}, delete_topic),
+    Row("/topics/{topic}/history", {"GET": Level.READ}, get_topic_history),
+    Row("/topics/{topic}/trim", {"POST": Level.DESTROY}, post_trim),
+)
