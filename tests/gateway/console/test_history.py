@@ -1,0 +1,83 @@
+"""Rates that the console makes of what a node has counted."""
+
+from poe.gateway.console.history import INTERVAL_S, History
+
+
+class Clock:
+    now_s = 1_700_000_000.0
+
+    def __call__(self):
+        return self.now_s
+
+
+def told(messages, *, started_us=1, topic=b"orders", **node):
+    row = {"messages_in": messages, "bytes_in": 10 * messages, "messages_out": 0, "bytes_out": 0}
+    return {"node": {"started_us": started_us, **node}, "topics": {topic: row}}
+
+
+def history_of(clock, *samples):
+    history = History(lambda: None, clock)
+    for each in samples:
+        history.take(each)
+        clock.now_s += INTERVAL_S
+    return history
+
+
+def test_rates_are_of_the_last_interval():
+    history = history_of(Clock(), told(0), told(10), told(110))
+    assert history.rates()["messages_in"] == 20
+    assert history.topic_rates() == {
+        b"orders": {"messages_in": 20, "bytes_in": 200, "messages_out": 0, "bytes_out": 0}
+    }
+
+
+def test_a_topic_with_which_nothing_is_done_has_no_rates():
+    assert history_of(Clock(), told(5), told(5)).topic_rates() == {}
+
+
+def test_a_node_that_has_started_anew_makes_a_gap_and_no_wrong_rate():
+    history = history_of(
+        Clock(), told(100), told(200), told(3, started_us=2), told(13, started_us=2)
+    )
+    assert history.of_node(is_day=False)["series"]["messages_in"] == [20, None, 2]
+    assert history.topic_rates()[b"orders"]["messages_in"] == 2
+
+
+def test_gauges_are_as_they_were_and_totals_are_rates():
+    history = history_of(
+        Clock(),
+        told(0, connections=3, refused={"QueueBusy": 1}),
+        told(0, connections=5, refused={"QueueBusy": 11}),
+    )
+    series = history.of_node(is_day=False)["series"]
+    assert series["connections"] == [5]
+    assert series["refused"] == [2]
+
+
+def test_an_hour_is_kept_at_five_seconds_and_a_day_at_a_minute():
+    clock = Clock()
+    history = history_of(clock, *(told(each) for each in range(2000)))
+    assert len(history.of_node(is_day=False)["times_s"]) == 720
+    assert len(history.of_node(is_day=True)["times_s"]) == 2000 * INTERVAL_S // 60
+
+
+def test_a_topic_has_a_history_from_when_it_was_looked_at():
+    clock = Clock()
+    history = history_of(clock, told(0), told(10))
+    assert history.of_topic(b"orders", is_day=False) == {"times_s": [], "series": {}}
+    for count in (20, 45):
+        history.take(told(count))
+        clock.now_s += INTERVAL_S
+    assert history.of_topic(b"orders", is_day=False)["series"]["messages_in"] == [5]
+
+
+def test_no_more_topics_are_remembered_than_are_allowed():
+    clock = Clock()
+    history = History(lambda: None, clock)
+    for number in range(201):
+        history.of_topic(b"%d" % number, is_day=False)
+    for count in (1, 2):
+        history.take(told(count))
+        clock.now_s += INTERVAL_S
+    assert len(history.of_topic(b"1", is_day=False)["times_s"]) == 1
+    assert history.of_topic(b"0", is_day=False)["times_s"] == []
