@@ -21,7 +21,7 @@ EXTRAS := $(VENV)/.installed-extras
 CODE := conftest.py $(wildcard poe tests properties torture examples bench tools)
 TYPED := $(filter-out examples,$(CODE))
 # Quick: what a developer waits for. The full set runs in `make test`.
-QUICK := not slow and not spark and not kafka and not erlang and not conformance and not cluster
+QUICK := not slow and not spark and not kafka and not erlang and not conformance and not cluster and not browser
 WORKERS ?= auto
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist worksteal
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet

@@ -50,6 +50,10 @@ class StaticFiles:
         """Return what all of them take on the wire."""
         return sum(len(each.packed) for each in self._files.values())
 
+    def packed_size(self, name: str) -> int:
+        """Return what one of them takes on the wire, in bytes."""
+        return len(self._files[name].packed)
+
     def reply(self, name: str, request: Request) -> Response:
         """Return a file; 304 where the browser has it.
 

@@ -1,6 +1,7 @@
 """The pages of topics: a list by page, one of them, and what can be done with it."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any, Final
@@ -51,7 +52,9 @@ async def get_topic(visit: Visit) -> object:
         found = await connection.find_topic(topic)
         if found is None:
             raise UnknownTopic(topic)
-        segments = await connection.segments(topic)
+        segments = []
+        with suppress(UnknownTopic):  # nothing was put onto it yet
+            segments = await connection.segments(topic)
     return {
         **named(topic),
         **_held(found),

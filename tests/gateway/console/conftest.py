@@ -24,9 +24,7 @@ class Shown(Background):
         broker = node if isinstance(node, str) else f"poe://127.0.0.1:{node.address[1]}"
         super().__init__("console", "--broker", broker, *options, **variables)
         try:
-            port = int(self.read_until(b"\n").rpartition(b":")[2])
-            self.base = f"http://127.0.0.1:{port}"
-            self.read_token()
+            self.base = self.read_token().partition("/console")[0]
             self.http = self.client()
             self.log_in(self.http)
         except BaseException:
@@ -34,9 +32,11 @@ class Shown(Background):
             raise
 
     def read_token(self):
-        """Wait for the next invitation that is printed."""
+        """Wait for the next invitation that is printed, and return its URL."""
         line = self.read_until(b"for one browser)\n").decode().rstrip("\n").rpartition("\n")[2]
-        self.token = line.partition("#")[2].partition(" ")[0]
+        url = line.removeprefix("console at ").partition(" ")[0]
+        self.token = url.partition("#")[2]
+        return url
 
     def client(self):
         """A client that is not logged in."""

@@ -146,6 +146,7 @@ def test_views_that_there_are_not_are_refused(console, query):
 
 def test_a_stream_tells_that_the_node_is_away_and_goes_on_when_it_is_back(tmp_path):
     with Node(dir=tmp_path, port=0) as node:
+        assert node.address is not None
         port = node.address[1]
         shown = Shown(node)
     with shown as console, console.http.stream("GET", "stream?view=overview") as reply:

@@ -101,7 +101,7 @@ function connectLive() {
     const source = new EventSource(`${API}stream?${query}`);
     live.source = source;
     for (const view of live.views.keys()) {
-      source.addEventListener(view, (event) => tellLive(view, { ...split(JSON.parse(event.data)), isStale: false }));
+      source.addEventListener(view, (event) => tellLive(view, { isStale: false, ...split(JSON.parse(event.data)) }));
     }
     source.onerror = () => {
       for (const view of live.views.keys()) tellLive(view, { isStale: true });

@@ -1,0 +1,146 @@
+"""The console's frame, its overview and its pages of topics, in a real browser."""
+
+import pytest
+
+from poe.node import Node
+from tests.browser.conftest import View, violations
+from tests.gateway.console.conftest import Shown
+
+HOSTILE = "<img src=x onerror=alert(1)>\u202e"
+
+
+def test_the_printed_url_logs_one_browser_in_and_leaves_no_token_in_the_address(chromium, console):
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(f"{console.base}/console/login#{console.token}")
+    page.get_by_text("All is well").wait_for()
+    console.read_token()
+    assert page.url == f"{console.base}/console/overview"
+    context.close()
+
+
+def test_a_wrong_token_is_told_and_another_can_be_pasted(chromium, console):
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(f"{console.base}/console/login#wrong")
+    page.get_by_role("alert").get_by_text("this token is of no use").wait_for()
+    page.get_by_label("URL or token").fill(f"{console.base}/console/login#{console.token}")
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_text("All is well").wait_for()
+    console.read_token()
+    context.close()
+
+
+@pytest.mark.parametrize(
+    ("page", "query", "text"),
+    [
+        ("overview", {}, "All is well"),
+        ("topics", {}, "orders"),
+        ("topic", {"topic": "orders"}, "Partitions"),
+        ("nothing", {}, "To the overview"),
+    ],
+)
+def test_each_page_is_accessible_in_both_themes(themed, page, query, text):
+    themed.show(page, text, **query)
+    themed.shot(page)
+    assert violations(themed.page) == []
+
+
+def test_puts_are_seen_live(view):
+    page = view.show("overview", "All is well")
+    card = page.locator(".cards div", has_text="Put since the start").locator("dd")
+    before = card.inner_text()
+    for _ in range(100):
+        view.console.node.put("live", b"x")
+    page.wait_for_function(
+        "before => [...document.querySelectorAll('.cards div')].some("
+        "each => each.textContent.startsWith('Put since') && !each.textContent.includes(before))",
+        arg=before.partition("\n")[0],
+    )
+
+
+def test_one_gets_about_by_keys_alone(view):
+    page = view.show("overview", "All is well")
+    page.keyboard.press("g")
+    page.keyboard.press("t")
+    page.get_by_role("heading", name="Topics").wait_for()
+    page.get_by_role("row").filter(has_text="orders").first.wait_for()
+    page.keyboard.press("/")
+    page.keyboard.type("order")
+    page.wait_for_url("**/topics?filter=order")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="orders").wait_for()
+    page.keyboard.press("?")
+    page.get_by_role("dialog", name="Shortcuts").wait_for()
+
+
+def test_a_topic_is_created_and_deleted_by_its_typed_name(view):
+    page = view.show("topics", "orders")
+    page.get_by_role("button", name="Create…").click()
+    page.get_by_label("Name").fill("made here")
+    page.get_by_role("button", name="Create", exact=True).click()
+    page.get_by_role("link", name="made here").click()
+    page.get_by_role("button", name="Delete…").click()
+    delete = page.get_by_role("dialog").get_by_role("button", name="Delete")
+    assert delete.is_disabled()
+    page.get_by_label("Type made here to go on").fill("made here")
+    delete.click()
+    page.get_by_role("heading", name="Topics").wait_for()
+    page.get_by_role("link", name="made here").wait_for(state="detached")
+
+
+def test_hostile_names_stay_text(view):
+    view.console.node.put(HOSTILE.encode(), b"x")
+    page = view.show("topics", filter="onerror")
+    page.get_by_role("link", name="<img src=x onerror=alert(1)>").click()
+    page.get_by_text("Partitions").first.wait_for()
+    assert page.locator("img").count() == 0
+
+
+def test_the_choice_of_theme_and_times_is_kept(view):
+    page = view.show("topics", "orders")
+    page.get_by_label("Theme").select_option("dark")
+    page.get_by_role("button", name="Times in UTC").click()
+    page.reload()
+    page.get_by_text("UTC").first.wait_for()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_a_node_that_goes_and_comes_back_is_told(chromium, tmp_path):
+    with Node(dir=tmp_path, port=0) as node:
+        assert node.address is not None
+        port = node.address[1]
+        console = Shown(node)
+        with console:
+            view = View(chromium, console)
+            page = view.show("overview", "All is well")
+            node.stop()
+            page.get_by_text("the node is away").wait_for()
+            with Node(dir=tmp_path, port=port):
+                page.get_by_text("the node is away").wait_for(state="detached")
+            view.close()
+
+
+def test_a_rebound_name_and_a_post_of_another_site_are_refused(chromium, console):
+    playwright_browser = chromium.browser_type.launch(
+        executable_path=chromium_path(),
+        args=["--no-sandbox", "--host-resolver-rules=MAP evil.example 127.0.0.1"],
+    )
+    port = console.base.rpartition(":")[2]
+    page = playwright_browser.new_page()
+    reply = page.goto(f"http://evil.example:{port}/console/api/session")
+    assert reply.status == 421
+    page.goto("about:blank")
+    page.set_content(f'<form method="post" action="{console.base}/console/api/logout"></form>')
+    with page.expect_response("**/logout") as refused:
+        page.evaluate("document.forms[0].submit()")
+    assert refused.value.status == 403
+    playwright_browser.close()
+
+
+def chromium_path():
+    from tests.browser.conftest import CHROMIUM  # noqa: PLC0415
+
+    return CHROMIUM
