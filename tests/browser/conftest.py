@@ -67,12 +67,12 @@ class View:
         self.context.add_cookies(cookies)
         self.page = self.context.new_page()
         self.page.set_default_timeout(10_000)
-        self.wrong = []
+        self.wrong: list[str] = []
         self.page.on("console", self._note_line)
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
         self.page.on("request", self._note_request)
 
-    def show(self, page, text=None, **query):
+    def show(self, page, text=None, /, **query):
         """Open a page, and wait until it shows a text: its title, or another."""
         given = "&".join(f"{name}={value}" for name, value in query.items())
         self.page.goto(f"{self.console.base}/console/{page}?{given}")

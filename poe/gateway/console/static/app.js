@@ -5,6 +5,12 @@ const PAGES = [
   { page: "overview", title: "Overview", key: "o" },
   { page: "topics", title: "Topics", key: "t" },
   { page: "topic", title: "Topic", isHidden: true },
+  { page: "messages", title: "Messages", isHidden: true },
+  { page: "instant", title: "One time", key: "i" },
+  { page: "tree", title: "Tree", key: "r" },
+  { page: "events", title: "Events", key: "e" },
+  { page: "connections", title: "Connections", key: "c" },
+  { page: "health", title: "Health", key: "h" },
 ];
 const loaded = new Map();
 

@@ -1,4 +1,4 @@
-import { html, useState, useGet, useLive, send, go, say, Page, Panel, Button, Confirm, ErrorLine, Empty, Bytes, Num, Rate, When, Chart } from "../kit.js";
+import { html, useState, useGet, useLive, send, go, say, Link, Page, Panel, Button, Confirm, ErrorLine, Empty, Bytes, Num, Rate, When, Chart } from "../kit.js";
 
 export default function Topic({ query }) {
   const path = `topics/${query.topic ?? ""}`;
@@ -7,7 +7,7 @@ export default function Topic({ query }) {
   const [asked, setAsked] = useState(null);
   useLive("overview", () => { reload(); past.reload(); });
   if (!data) return html`<${Page} title="Topic"><${ErrorLine} error=${error} />${error ? null : html`<p>Loading…</p>`}<//>`;
-  const actions = html`<${Button} danger level="destroy" onClick=${() => setAsked("trim")}>Trim…<//><${Button} danger level="destroy" onClick=${() => setAsked("delete")}>Delete…<//>`;
+  const actions = html`<${Link} page="messages" query=${{ topic: data.partitions[0]?.id ?? data.id }}>Messages<//><${Button} danger level="destroy" onClick=${() => setAsked("trim")}>Trim…<//><${Button} danger level="destroy" onClick=${() => setAsked("delete")}>Delete…<//>`;
   return html`<${Page} title=${data.name} actions=${actions}><${ErrorLine} error=${error} />
     ${data.error ? html`<p class="error">${data.error}</p>` : null}
     <dl class="cards"><div><dt>Messages</dt><dd><${Num} n=${data.messages} /></dd></div><div><dt>Size</dt><dd><${Bytes} n=${data.bytes} /></dd></div>
