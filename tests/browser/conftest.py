@@ -8,10 +8,12 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from poe.node import Node
+from poe.protocol import socket as connect
 from tests.gateway.console.conftest import Shown
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -48,6 +50,10 @@ def node(tmp_path_factory) -> Iterator[Node]:
 def console(node, chromium) -> Iterator[Shown]:
     """A console that may do all."""
     with Shown(node, "--destructive") as console:
+        assert node.address is not None
+        made: dict[str, Any] = {"mode": "shared", "topics": [b"orders"], "options": {}}
+        with connect("127.0.0.1", node.address[1]) as connection:
+            connection.control("group_create", group="billing", **made)
         yield console
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from poe.node import Node
+from tests.broker.nodes import kill
 from tests.browser.conftest import View, violations
 from tests.gateway.console.conftest import Shown
 
@@ -40,8 +41,11 @@ def test_a_wrong_token_is_told_and_another_can_be_pasted(chromium, console):
         ("messages", {"topic": "orders"}, '{"id": 249}'),
         ("messages", {"topic": "orders", "text": "24"}, "All of the topic was looked at"),
         ("instant", {}, "Its last message then"),
+        ("groups", {}, "billing"),
+        ("group", {"group": "billing"}, "oldest lease"),
+        ("pipelines", {}, "No pipeline"),
         ("tree", {}, "appendix_sup"),
-        ("events", {}, "Nothing has happened"),
+        ("events", {}, "billing"),
         ("connections", {}, "127.0.0.1"),
         ("health", {}, "min_free"),
         ("nothing", {}, "To the overview"),
@@ -64,6 +68,53 @@ def test_puts_are_seen_live(view):
         "each => each.textContent.startsWith('Put since') && !each.textContent.includes(before))",
         arg=before.partition("\n")[0],
     )
+
+
+def test_a_crash_is_on_the_screen_with_its_cause_within_a_second(view):
+    page = view.show("tree", "scrubber")
+    page.get_by_text("Last restart").wait_for(state="detached")
+    kill(view.console.node, "scrubber")
+    page.get_by_text("Last restart").wait_for(timeout=1000)
+    page.get_by_role("button", name="Why?").click()
+    why = page.get_by_role("dialog", name="Why")
+    why.get_by_text("because 'scrubber' of poe_sup ended with").wait_for()
+    view.shot("why")
+
+
+def test_a_group_is_reset_after_a_look_at_what_that_means(view):
+    page = view.show("group", "oldest lease", group="billing")
+    page.get_by_role("button", name="Reset…").click()
+    page.get_by_label("To").select_option("newest")
+    page.get_by_role("button", name="Look").click()
+    page.get_by_text("250").first.wait_for()
+    page.get_by_role("button", name="Reset", exact=True).click()
+    page.get_by_text("Lag").first.wait_for()
+    assert view.console.http.get("groups/billing").json()["units"][0]["messages"] == 0
+
+
+def test_a_message_is_put_found_and_opened(view):
+    page = view.show("messages", "messages", topic="orders")
+    page.get_by_role("button", name="Put…").click()
+    page.get_by_label("Value").fill('{"who": "here"}')
+    page.get_by_role("dialog").get_by_role("button", name="Put").click()
+    page.get_by_label("Find").fill("here")
+    page.keyboard.press("Enter")
+    page.get_by_text("1 found").wait_for()
+    page.keyboard.press("Enter")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.get_by_role("dialog").get_by_text('"who": "here"').wait_for()
+
+
+def test_a_tail_shows_what_is_put(view):
+    page = view.show("messages", "messages", topic="orders")
+    page.keyboard.press("t")
+    page.get_by_text("tailing").wait_for()
+    for number in range(50):
+        view.console.node.put("orders", b"tailed %d" % number)
+        page.wait_for_timeout(20)
+    page.get_by_text("tailed 49").wait_for()
 
 
 def test_one_gets_about_by_keys_alone(view):

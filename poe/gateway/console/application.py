@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from poe.client.url import parse_url
 from poe.errors import PoeError, RequestRefused, SecurityError
-from poe.gateway.console import happenings, messages, overview, topics
+from poe.gateway.console import groups, happenings, messages, overview, topics
 from poe.gateway.console.entrance import Entrance, cookie_of
 from poe.gateway.console.history import History, Told
 from poe.gateway.console.level import Level, check_level
@@ -39,7 +39,7 @@ from poe.security.entry import Entry
 
 ROOT: Final = "/console"
 _API: Final = f"{ROOT}/api"
-_MODULES: Final = (overview, topics, messages, happenings)
+_MODULES: Final = (overview, topics, messages, groups, happenings)
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "

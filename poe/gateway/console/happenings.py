@@ -15,14 +15,13 @@ from poe.gateway.console.level import Level
 from poe.gateway.console.live import View
 from poe.gateway.console.look import Look
 from poe.gateway.console.overview import overview_of
-from poe.gateway.console.visit import Row, Visit
+from poe.gateway.console.visit import WHOLE_MAX, Row, Visit, safe
 from poe.gateway.http.group_fields import told_of
 from poe.protocol.node_event import EVENTS_COUNT_MAX, NodeEvent, why
 
 _KEPT: Final = 500
 _WAIT_S: Final = 5.0
 _TREE_S: Final = 1.0
-_SEQ_MAX: Final = 2**53 - 1
 
 
 async def _happened(look: Look) -> AsyncGenerator[deque[NodeEvent]]:
@@ -65,7 +64,7 @@ async def _tree_states(look: Look, _argument: str) -> AsyncGenerator[object]:
 
 async def get_events(visit: Visit) -> object:
     """Return events behind a seq, oldest first."""
-    after = visit.number("after", 0, 0, _SEQ_MAX)
+    after = visit.number("after", 0, 0, WHOLE_MAX)
     limit = visit.number("limit", 200, 1, EVENTS_COUNT_MAX)
     async with visit.node() as connection:
         page = await connection.events(after, limit=limit)
@@ -75,7 +74,7 @@ async def get_events(visit: Visit) -> object:
 
 async def get_why(visit: Visit) -> object:
     """Return what led to an event: a sentence, and the events that it tells of."""
-    seq = visit.number("seq", 0, 0, _SEQ_MAX)
+    seq = visit.number("seq", 0, 0, WHOLE_MAX)
     async with visit.node() as connection:
         page = await connection.events(max(0, seq - EVENTS_COUNT_MAX), limit=EVENTS_COUNT_MAX)
     found = why(page.events, seq)
@@ -115,7 +114,7 @@ async def get_producers(visit: Visit) -> object:
     """Return who numbers their puts onto a topic."""
     async with visit.node() as connection:
         rows = await connection.producers(visit.name("topic"))
-    return {"rows": [_as_text(told_of(row)) for row in rows]}
+    return {"rows": [safe(told_of(row)) for row in rows]}
 
 
 async def get_bundle(visit: Visit) -> Response:
@@ -143,14 +142,6 @@ async def get_bundle(visit: Visit) -> Response:
 
 def _told(event: NodeEvent) -> dict[str, Any]:
     return {**event.as_map(), "time_us": str(event.time_us), "text": str(event)}
-
-
-def _as_text(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row whose numbers JavaScript can hold."""
-    return {
-        name: str(value) if isinstance(value, int) and abs(value) > _SEQ_MAX else value
-        for name, value in row.items()
-    }
 
 
 ROWS: Final = (

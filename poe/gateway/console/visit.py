@@ -167,6 +167,8 @@ class Paged(NamedTuple):
 
 
 ROWS_MAX: Final = 500
+WHOLE_MAX: Final = 2**53 - 1
+"""As far as JavaScript counts."""
 
 
 def paged(visit: Visit, sort: str, *sorts: str) -> Paged:
@@ -187,6 +189,17 @@ def paged(visit: Visit, sort: str, *sorts: str) -> Paged:
 def named(name: bytes) -> dict[str, str]:
     """Return a name as people read it, and the id that says it exactly."""
     return {"name": topic_text(name), "id": name_text(name)}
+
+
+def safe(value: Any) -> Any:  # noqa: ANN401 - as JSON has it
+    """Return a value whose numbers JavaScript can hold: greater ones as text."""
+    if isinstance(value, dict):
+        return {name: safe(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [safe(each) for each in value]
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > WHOLE_MAX:
+        return str(value)
+    return value
 
 
 def _refuse(name: str, found: str, allowed: str) -> None:

@@ -1,6 +1,8 @@
 """Messages of the console: pages, one message, search, produce, dump, a tail, and one time."""
 
+import itertools
 import json
+import threading
 
 import pytest
 
@@ -166,19 +168,27 @@ def test_a_dump_is_lines_that_can_be_posted_again(console, hundred):
 
 def test_a_tail_shows_what_is_put_from_now_on(console, topic):
     put(console, topic, b"old")
-    with console.http.stream("GET", "stream", params={"view": f"tail:{topic}"}) as reply:
-        lines = reply.iter_lines()
-        assert next(lines).startswith("retry")
-        found: list[str] = []
-        number = 0
-        while len(found) < 3:
-            # Whether the tail has begun is not told; so one goes on until it shows some.
+    has_seen = threading.Event()
+
+    def go_on():
+        # Whether the tail has begun is not told; so one goes on until it has shown some.
+        for number in itertools.count():
             put(console, topic, b"new %d" % number)
-            number += 1
-            state = next(each for each in lines if each.startswith("data: "))
-            found += [each["preview"] for each in json.loads(state[6:])["rows"]]
-    assert "old" not in found
-    assert all(each.startswith("new ") for each in found)
+            if has_seen.wait(0.02):
+                return
+
+    putting = threading.Thread(target=go_on)
+    putting.start()
+    try:
+        with console.http.stream("GET", "stream", params={"view": f"tail:{topic}"}) as reply:
+            states = (json.loads(each[6:]) for each in reply.iter_lines() if each[:5] == "data:")
+            found = [next(states), next(states)]
+    finally:
+        has_seen.set()
+        putting.join()
+    shown = [each["preview"] for state in found for each in state["rows"]]
+    first = int(shown[0].removeprefix("new "))
+    assert shown == [f"new {first + each}" for each in range(len(shown))]
 
 
 def test_all_topics_are_seen_as_they_were_at_one_time(console, topic):

@@ -22,7 +22,7 @@ function Opened({ topic, pointer, onClose }) {
     ${data ? html`<div>${timeText(pointer)}, <${Bytes} n=${data.bytes} />${data.is_cut ? " (the first 1 MiB is shown)" : ""}${data.is_tombstone ? ", a tombstone" : ""}</div>
       ${data.error ? html`<p class="error">${data.error}</p>` : null}
       ${data.key !== undefined ? html`<div>key <code>${data.key ?? "none"}</code>${Object.entries(data.headers ?? {}).map(([name, value]) => html`, ${name} <code>${value}</code>`)}</div>` : null}
-      <div class="fields"><${Field} label="Shown as"><select value=${form} onChange=${(event) => setForm(event.target.value)}>${FORMS.map((each) => html`<option>${each}</option>`)}</select><//>
+      <div class="fields"><${Field} label="Shown as"><select value=${form} onChange=${(event) => setForm(event.target.value)}>${FORMS.map((each) => html`<option selected=${each === form}>${each}</option>`)}</select><//>
         <button type="button" onClick=${() => navigator.clipboard.writeText(text).then(() => say("copied"))}>Copy</button>
         <a href=${`/console/api/messages/${topic}/raw?pointer=${pointer}`} download>Download</a>
         ${edited === null && !data.is_cut && data.form === "text" ? html`<${Button} level="operate" onClick=${() => setEdited(data.text)}>Put again…<//>` : null}</div>
@@ -80,7 +80,7 @@ export default function Messages({ query }) {
       <button type="button" aria-pressed=${Boolean(tailed)} onClick=${() => (tailed ? setTailed(null) : tail())}>Tail</button>
       <${Field} label="From a time or pointer"><input value=${place === "after" ? at ?? "" : ""} placeholder="2026-11-24T12:00:00" onChange=${(event) => { const given = event.target.value.trim(); show({ place: "after", at: /^\d+$/.test(given) ? given : micros(given) }); }} /><//>
       <${Field} label="Find"><input type="search" value=${wanted.text} onInput=${(event) => setWanted({ ...wanted, text: event.target.value })} onKeyDown=${(event) => event.key === "Enter" && setQuery({ ...wanted })} /><//>
-      <${Field} label="as"><select value=${wanted.kind} onChange=${(event) => setWanted({ ...wanted, kind: event.target.value })}><option>text</option><option>regex</option></select><//>
+      <${Field} label="as"><select value=${wanted.kind} onChange=${(event) => setWanted({ ...wanted, kind: event.target.value })}>${["text", "regex"].map((each) => html`<option selected=${each === wanted.kind}>${each}</option>`)}</select><//>
       <button type="button" onClick=${() => setQuery({ ...wanted })}>Find</button>
       <a href=${`/console/api/${path}/dump?after=${place === "after" ? at ?? 0 : 0}`} download>Dump as JSONL</a></div>
     <section aria-label="Messages">

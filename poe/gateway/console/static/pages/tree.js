@@ -11,7 +11,7 @@ function nested(rows) {
   }
   return roots;
 }
-const hasCrashed = ({ row, children }) => row.restarts > 0 || row.children_restarts > 0 || row.last_reason || row.state !== "running" || children.some(hasCrashed);
+const hasCrashed = ({ row, children }) => row.restarts > 0 || row.children_restarts > 0 || row.last_reason || !["running", "busy"].includes(row.state) || children.some(hasCrashed);
 const label = (row) => row.id || row.name || row.role || row.ref;
 
 function Branch({ node, level, closed, toggle, crashed, onOpen }) {
@@ -21,7 +21,7 @@ function Branch({ node, level, closed, toggle, crashed, onOpen }) {
   return html`<li role="treeitem" aria-level=${level} aria-expanded=${shown.length ? isOpen : undefined} data-ref=${row.ref}>
     <div class=${`row ${row.restarts ? "crashed" : ""}`}>${shown.length ? html`<button type="button" aria-label=${`${isOpen ? "Close" : "Open"} ${label(row)}`} onClick=${() => toggle(row.ref)}>${isOpen ? "−" : "+"}</button>` : null}
       <strong>${label(row)}</strong><span class="quiet">${row.actor}${row.strategy ? `, ${row.strategy}` : ""}${row.count > 1 ? `, ${row.count} alike` : ""}${row.role && row.role !== label(row) ? `, ${row.role}` : ""}</span>
-      ${row.state === "running" ? null : html`<${Badge} state="warn">${row.state}<//>`}${row.restarts ? html`<button type="button" onClick=${() => onOpen(row)}><${Badge} state="bad">${row.restarts} restarts<//></button>` : null}
+      ${["running", "busy"].includes(row.state) ? null : html`<${Badge} state="warn">${row.state}<//>`}${row.restarts ? html`<button type="button" onClick=${() => onOpen(row)}><${Badge} state="bad">${row.restarts} restarts<//></button>` : null}
       ${row.mailbox_length ? html`<span>${row.mailbox_length} wait</span>` : null}${row.awaits ? html`<span class="quiet">awaits ${row.awaits}</span>` : null}${row.last_reason ? html`<span class="bad">${row.last_reason}</span>` : null}</div>
     ${shown.length && isOpen ? html`<ul role="group">${shown.map((each) => html`<${Branch} key=${each.row.ref} node=${each} level=${level + 1} ...${{ closed, toggle, crashed, onOpen }} />`)}</ul>` : null}</li>`;
 }

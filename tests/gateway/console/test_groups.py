@@ -1,0 +1,61 @@
+"""Groups of the console: lag, pause, reset with a look before, delete; and pipelines."""
+
+import pytest
+
+from poe.protocol import socket as connect
+
+
+@pytest.fixture
+def group(console, topic):
+    """A group, called as its topic, behind two messages."""
+    for each in (b"one", b"two"):
+        console.node.put(topic, each)
+    made = {"mode": "shared", "topics": [topic.encode()], "options": {}}
+    with connect("127.0.0.1", console.node.address[1]) as connection:
+        connection.control("group_create", group=topic, **made)
+    return f"groups/{topic}"
+
+
+def test_groups_tell_how_far_they_are_behind(console, group, topic):
+    rows = {each["id"]: each for each in console.http.get("groups").json()["rows"]}
+    assert rows[topic]["lag"] == 2
+    assert rows[topic]["topics"] == [{"name": topic, "id": topic}]
+    found = console.http.get(group).json()
+    assert found["mode"] == "shared"
+    assert found["units"][0]["messages"] == 2
+    assert found["generation"].isdecimal()
+
+
+def test_a_group_is_paused_and_goes_on(console, group):
+    assert console.http.post(f"{group}/pause", json={}).status_code == 200
+    assert console.http.get(group).json()["state"] == "paused"
+    assert console.http.post(f"{group}/resume", json={}).status_code == 200
+    assert console.http.get(group).json()["state"] == "ok"
+
+
+def test_a_reset_is_looked_at_before_it_is_done(console, group):
+    seen = console.http.post(f"{group}/reset", json={"to": "newest"}).json()["units"]
+    assert [abs(each["messages"]) for each in seen] == [2]
+    assert console.http.get(group).json()["units"][0]["messages"] == 2
+    done = console.http.post(f"{group}/reset", json={"to": "newest", "dry": False})
+    assert done.json()["units"] == seen
+    assert console.http.get(group).json()["units"][0]["messages"] == 0
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"to": "there"}, {"to": 5}, {"to": "oldest", "dry": 1}, {"to": "oldest", "x": 1}]
+)
+def test_a_wrong_reset_is_told_and_moves_nothing(console, group, given):
+    assert console.http.post(f"{group}/reset", json=given).status_code == 400
+    assert console.http.get(group).json()["units"][0]["messages"] == 2
+
+
+def test_a_group_is_deleted_only_by_its_typed_name(console, group, topic):
+    assert console.http.request("DELETE", group, json={"name": "other"}).status_code == 400
+    assert console.http.request("DELETE", group, json={"name": topic}).status_code == 200
+    assert console.http.get(group).status_code == 404
+
+
+def test_without_pipelines_there_are_none_and_none_is_stopped(console):
+    assert console.http.get("pipelines").json() == {"rows": []}
+    assert console.http.post("pipelines/nothing/stop", json={}).status_code >= 400
