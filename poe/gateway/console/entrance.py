@@ -44,7 +44,9 @@ class Entrance:
         self._sessions.check_may_try(visit.address)
         given = await visit.body()
         names = {"token"} if self.kind == "token" else {"user", "password"}
-        if given.keys() != names or not all(isinstance(each, str) for each in given.values()):
+        if given.keys() != names or not all(
+            isinstance(each, str) and each for each in given.values()
+        ):
             why = f"give {' and '.join(sorted(names))}, as text: so does one log in here"
             raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
         user, entry = None, self._options.entry

@@ -1,0 +1,63 @@
+"""The console of a gateway whose clients need tokens: people log in as users of the node."""
+
+import httpx
+import pytest
+
+from tests.gateway.http.front import TIMEOUT_S
+from tests.gateway.http.test_bearer import House
+
+pytestmark = pytest.mark.slow
+
+PASSWORD = "correct horse battery staple"
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    made = House(tmp_path_factory.mktemp("house"), "--console", "--console-level", "destroy")
+    made.users.password("alice", PASSWORD)
+    made.users.write()
+    with made as house:
+        yield house
+
+
+def client(house):
+    url = f"http://127.0.0.1:{house.front.port}/console/api/"
+    return httpx.Client(base_url=url, timeout=TIMEOUT_S)
+
+
+def test_a_user_logs_in_and_may_what_the_node_allows_and_no_more(house):
+    with client(house) as alice:
+        assert alice.get("session").json()["login"] == "user"
+        given = {"user": "alice", "password": PASSWORD}
+        assert alice.post("login", json=given).status_code == 200
+        assert alice.get("session").json()["user"] == "alice"
+        assert alice.post("messages/alice.own", json={"value": "x"}).status_code == 200
+        refused = alice.post("messages/others", json={"value": "x"})
+        assert refused.status_code == 403
+        assert alice.get("config").status_code == 403
+        assert alice.get("history").json() == {"times_s": [], "series": {}}
+        names = [each["name"] for each in alice.get("topics").json()["rows"]]
+        assert names == ["alice.own"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"user": "alice", "password": "wrong"},
+        {"user": "nobody", "password": PASSWORD},
+    ],
+)
+def test_a_wrong_password_is_refused(house, given):
+    with client(house) as stranger:
+        assert stranger.post("login", json=given).status_code == 401
+        assert stranger.get("topics").status_code == 401
+
+
+def test_without_a_name_or_a_password_nobody_is_asked(house):
+    with client(house) as stranger:
+        assert stranger.post("login", json={"user": "", "password": ""}).status_code == 400
+
+
+def test_the_one_time_token_is_no_way_in_there(house):
+    with client(house) as stranger:
+        assert stranger.post("login", json={"token": "x"}).status_code == 400
