@@ -25,9 +25,13 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.browser)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[object]:
-    """The browser, which all tests of a worker share."""
+    """The browser, which the tests of a module share, and no other tests.
+
+    While Playwright runs, an event loop runs in this thread, beside which no other may: a test with
+    `asyncio.run` that came to this worker meanwhile would fail.
+    """
     if CHROMIUM is None:
         pytest.skip("needs Chromium: apt-get install chromium")
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
@@ -37,7 +41,7 @@ def chromium() -> Iterator[object]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def node(tmp_path_factory) -> Iterator[Node]:
     """A node that all tests share; each has topics of its own."""
     with Node(dir=tmp_path_factory.mktemp("node"), port=0, names="escape") as node:
@@ -46,7 +50,7 @@ def node(tmp_path_factory) -> Iterator[Node]:
         yield node
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def console(node, chromium) -> Iterator[Shown]:
     """A console that may do all."""
     with Shown(node, "--destructive") as console:
