@@ -3,7 +3,6 @@
 import json
 import re
 import time
-from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -17,15 +16,14 @@ from poe.cli.group import printable
 from poe.cli.log import LEVELS, start_logging
 from poe.cli.output import counted, write_error, write_line
 from poe.cli.topic import Format, FormatOption
-from poe.errors import InvalidEnvelope, OptionError, UnknownTopic
+from poe.errors import OptionError, UnknownTopic
 from poe.mapping import Columns, load
-from poe.mapping.message import topic_text
 from poe.mapping.rule_set import Compiled
 from poe.mapping.runner import Runner
 from poe.mapping.station import RunOptions
+from poe.mapping.trial import Trial, columns_of, topics_of
 from poe.mapping.watch import Watch
 from poe.protocol import DescribedTopic, Socket
-from poe.protocol.envelope import Enveloped, decode
 from poe.protocol.pipeline_report import PipelineReport
 from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
 
@@ -84,40 +82,22 @@ def dry_run(
     ago_s = int(match[1]) * _UNITS_S[match[2]]
     pointer = max(0, round((time.time() - ago_s) * 1e6)) if ago_s else 0
     compiled = load(file).compile()
-    counts: Counter[tuple[str, str]] = Counter()
-    targets: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    looked = 0
+    trial = Trial(compiled)
     with endpoint.looking() as connection:
         for batch in _messages(connection, compiled, pointer):
-            batch = _head(batch, limit - looked)  # noqa: PLW2901 - as much of it as is wanted
-            decisions = compiled.decide(batch)
-            counts.update(decisions.counts)
-            targets.update({topic_text(t): len(put.places) for t, put in decisions.puts.items()})
-            fallen = [*decisions.failed, *decisions.dead]
-            stopped = [] if decisions.stopped is None else [decisions.stopped]
-            reasons.update(f"{each.rule}: {each.why}" for each in (*fallen, *stopped))
-            looked += len(batch.pointers)
-            if looked >= limit:
+            trial.take(_head(batch, limit - trial.looked))
+            if trial.looked >= limit:
                 break
-    told = {
-        "messages": looked,
-        "rules": [
-            {"rule": rule, "action": action, "messages": count}
-            for (rule, action), count in sorted(counts.items())
-        ],
-        "targets": dict(sorted(targets.items())),
-        "reasons": dict(reasons.most_common(20)),
-    }
+    told = trial.told()
     if output_format is Format.JSON:
         write_line(json.dumps(told, ensure_ascii=False))
         return
-    write_line(counted(looked, "message"))
-    for (rule, action), count in sorted(counts.items()):
-        write_line(f"rule {printable(rule)}\t{action}\t{count}")
-    for topic, count in sorted(targets.items()):
+    write_line(counted(told["messages"], "message"))
+    for row in told["rules"]:
+        write_line(f"rule {printable(row['rule'])}\t{row['action']}\t{row['messages']}")
+    for topic, count in told["targets"].items():
         write_line(f"topic {printable(topic)}\t{count}")
-    for reason, count in reasons.most_common(20):
+    for reason, count in told["reasons"].items():
         write_line(f"{count} times\t{printable(reason)}")
 
 
@@ -193,32 +173,16 @@ def _messages(connection: Socket, compiled: Compiled, pointer: int) -> Iterator[
                 behind = pointers[-1]
                 data, starts = bytes(records.data), records.starts.tolist()
                 values = [data[a + RECORD_HEADER_BYTES : b] for a, b in pairwise(starts)]
-                yield _columns(topic, pointers, values)
+                yield columns_of(
+                    topic.name, pointers, values, is_enveloped=topic.properties.envelope
+                )
 
 
 def _topics(connection: Socket, compiled: Compiled) -> list[DescribedTopic]:
-    names = [each.name for each in connection.list_topics()]
-    patterns = [
-        re.compile(re.escape(each).replace(r"\*", ".*"), re.DOTALL)
-        for each in compiled.rules.source.topics
-    ]
-    found = [each for each in names if any(p.fullmatch(topic_text(each)) for p in patterns)]
+    found = topics_of(compiled, [each.name for each in connection.list_topics()])
     if not found:
         raise UnknownTopic(", ".join(compiled.rules.source.topics).encode())
     return [connection.describe(each) for each in found]
-
-
-def _columns(topic: DescribedTopic, pointers: list[int], values: list[bytes]) -> Columns:
-    if not topic.properties.envelope:
-        return Columns(topic.name, pointers, values)
-    fields = []
-    for value in values:
-        try:
-            fields.append(decode(value))
-        except InvalidEnvelope:
-            fields.append(Enveloped(None, value, None))
-    keys, opened, headers = zip(*fields, strict=True)
-    return Columns(topic.name, pointers, opened, keys, headers)
 
 
 def _head(batch: Columns, count: int) -> Columns:

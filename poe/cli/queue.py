@@ -1,16 +1,13 @@
 """`poe queue`: queues of a cluster, work that is put now or later, and what was given up."""
 
 import json
-import os
-import re
 import sys
 import time
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import suppress
 from enum import StrEnum
-from itertools import groupby, islice
-from operator import attrgetter
+from itertools import islice
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -24,21 +21,18 @@ from poe.cli.group import GroupArgument, printable, write_json
 from poe.cli.output import counted, is_terminal, write_bytes, write_error, write_line
 from poe.cli.put import payloads_of, target_and_payloads
 from poe.cli.topic import Format, FormatOption
-from poe.client import Consumer, Queue, Received
 from poe.client.group.dead_letter import DeadLetter
 from poe.client.group.queue_core import COPIES_MAX, DELAY_MAX_S
+from poe.client.group.redrive import dead_letter_topic
+from poe.client.group.redrive import discard as discard_all
+from poe.client.group.redrive import redrive as redrive_all
 from poe.errors import ConfigError, InvalidEnvelope
 from poe.protocol import Socket
-from poe.protocol.envelope import encode
 from poe.protocol.records import split_records
 from poe.topic_name import topic_text
 
 _BATCH = 1000
 _LIMIT_MAX = 2**63 - 1
-_LETTERS_S = 2.0
-"""A queue that has handed out no letter for so long has none."""
-_STREAM = re.compile(rb"(.+)@[0-9a-f]{16}\.[0-9]+", re.DOTALL)
-"""The name of a stream of a queue, and in it that of the queue."""
 
 
 class OnFull(StrEnum):
@@ -82,6 +76,7 @@ def queue_application() -> typer.Typer:
     application.command("dump")(dump)
     application.command("dead")(dead)
     application.command("redrive")(redrive)
+    application.command("discard")(discard)
     return application
 
 
@@ -272,7 +267,8 @@ def dead(
     Of a queue across nodes it shows what the nodes of --url hold: name all of them.
     """
     with endpoint.looking() as connection:
-        topic = _dead_topic(connection, group)
+        told = connection.control("group", group=group)
+        topic = dead_letter_topic(group, told["options"])
         if _is_queue(connection, topic):
             letters = _letters_held(endpoint, topic)
         else:
@@ -317,63 +313,20 @@ def redrive(group: GroupArgument, endpoint: Endpoint) -> None:
     it is at when it is killed, up to 1000, is put back again the next time. A queue across nodes
     lets them go, once no other group wants them.
     """
-    count = 0
     with endpoint.connect() as connection:
-        topic = _dead_topic(connection, group)
-        found = connection.find_topic(topic)
-        if found is None:  # a group on it now would be in the way of one on a queue later
-            write_line("0 messages put back")
-            return
-        if found.queue is not None:
-            count = _redrive_queue(connection, topic, group, endpoint)
-            write_line(f"{counted(count, 'message')} put back")
-            return
-        options = endpoint.options | {"commit": "manual", "batch": _BATCH, "on_corrupt": "skip"}
-        with Consumer(endpoint.url, topic, group=f"{group}.redrive", **options) as consumer:
-            for batch in consumer.batches():
-                count += _put_back(connection, list(map(_letter, batch)))
-                consumer.commit()
+        count = redrive_all(connection, endpoint.url, group, endpoint.options)
     write_line(f"{counted(count, 'message')} put back")
 
 
-def _redrive_queue(connection: Socket, topic: bytes, group: str, endpoint: Endpoint) -> int:
-    """Put the letters of a queue back, those that there are now; return how many."""
-    count = 0
-    with Queue(endpoint.url, topic, group=f"{group}.redrive", **endpoint.options) as letters:
-        while (job := letters.get(timeout_s=_LETTERS_S)) is not None:
-            with job:
-                count += _put_back(connection, [job.value or b""])
-    return count
+@asks_server
+def discard(group: GroupArgument, endpoint: Endpoint) -> None:
+    """Have the messages that a group has given up until now not put back by any `redrive`.
 
-
-def _letter(received: Received) -> bytes:
-    """Return a letter as it is stored, whether its topic is known to hold envelopes or not."""
-    if received.headers is None:
-        return received.value or b""
-    return encode(received.key, received.value, received.headers)
-
-
-def _put_back(connection: Socket, letters: list[bytes]) -> int:
-    """Put messages back where they were; return how many."""
-    found = []
-    for each in letters:
-        with suppress(InvalidEnvelope):
-            found.append(DeadLetter.of(each))
-    count = 0
-    for topic, some in groupby(found, attrgetter("topic")):
-        messages = [each.message for each in some if each.message]
-        if topic and messages:
-            stream = _STREAM.fullmatch(topic)
-            connection.write(topic if stream is None else stream[1], messages)
-            count += len(messages)
-    return count
-
-
-def _dead_topic(connection: Socket, group: str) -> bytes:
-    """Return the dead letter topic of a group."""
-    told: dict[str, Any] = connection.control("group", group=group)
-    name = told["options"]["dead_letter_topic"] or f"{group}.dead"
-    return os.fsencode(name)
+    They stay in the dead letter topic until that is trimmed; a queue across nodes lets them go.
+    """
+    with endpoint.connect() as connection:
+        count = discard_all(connection, endpoint.url, group, endpoint.options)
+    write_line(f"{counted(count, 'message')} discarded")
 
 
 def _told(letter: DeadLetter, output_format: Format) -> str:

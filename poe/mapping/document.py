@@ -43,20 +43,26 @@ def load(path: Path) -> RuleSet:
     return load_text(text, path)
 
 
-def load_text(text: str, path: Path) -> RuleSet:
-    """Read a mapping that is a text; `path`: where functions are looked for, and for errors.
+def load_text(text: str, path: Path, *, has_functions: bool = True) -> RuleSet:
+    """Read a mapping that is a text.
+
+    Args:
+        text: in TOML.
+        path: where functions are looked for, and for errors.
+        has_functions: whether rules may call any; who does not trust the text says no.
 
     Raises:
         InvalidMapping, MappingExtraMissing: as `load`.
     """
     if len(text) > _SIZE_MAX:
         raise InvalidMapping(str(path), f"is larger than {_SIZE_MAX >> 20} MiB")
-    return _Document(text, path).rule_set()
+    return _Document(text, path, has_functions=has_functions).rule_set()
 
 
 class _Document:
-    def __init__(self, text: str, path: Path) -> None:
+    def __init__(self, text: str, path: Path, *, has_functions: bool) -> None:
         self._path = path
+        self._has_functions = has_functions
         self._toml = TomlDocument(text, str(path), _invalid)
 
     def rule_set(self) -> RuleSet:
@@ -65,6 +71,9 @@ class _Document:
         def find_call(named: object) -> tuple[Callable[..., Any], str, str]:
             if not isinstance(named, str):
                 raise InvalidMapping(repr(named), problem='use "clicks.py:enrich"')
+            if not self._has_functions:
+                problem = "is a function, and none is called here; use `poe mapping dry-run`"
+                raise InvalidMapping(repr(named), problem)
             found = find_function(folder, named)
             return found.function, named, found.sha256
 

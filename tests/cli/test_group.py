@@ -118,6 +118,10 @@ def test_dead_letters_are_told_and_put_back(node, run, properties):
         assert run("queue", "redrive", "workers") == "0 messages put back\n"
         with queue.get() as job:
             assert (job.value, job.attempts) == (b"poison\n", 0)
+            job.dead("no use")
+        wait_until(lambda: node.control("group_lag", group="workers")[b"jobs"]["messages"] == 0, 20)
+        assert run("queue", "discard", "workers") == "1 message discarded\n"
+        assert run("queue", "redrive", "workers") == "0 messages put back\n"
 
 
 def test_work_may_be_put_for_later(node, run):

@@ -1,11 +1,14 @@
 """Messages that a group has given up: what is known of them, and how they are put back."""
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple, Self
 
 from poe.protocol.envelope import decode, encode
 
 _PREFIX = "poe."
+_STREAM = re.compile(rb"(.+)@[0-9a-f]{16}\.[0-9]+", re.DOTALL)
+"""The name of a stream of a queue, and in it that of the queue."""
 
 
 class DeadLetter(NamedTuple):
@@ -20,6 +23,12 @@ class DeadLetter(NamedTuple):
 
     message: bytes | None
     """As it was there; None where it was gone before it was buried."""
+
+    @property
+    def origin(self) -> bytes:
+        """Where it is put back: a topic, or a queue across nodes; empty where that is not told."""
+        stream = _STREAM.fullmatch(self.topic)
+        return self.topic if stream is None else stream[1]
 
     @classmethod
     def of(cls, letter: bytes) -> Self:

@@ -19,9 +19,17 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from poe.client.url import parse_url
 from poe.errors import PoeError, RequestRefused, SecurityError
-from poe.gateway.console import groups, happenings, messages, overview, topics
+from poe.gateway.console import (
+    dead_letters,
+    dump,
+    groups,
+    happenings,
+    mappings,
+    messages,
+    overview,
+    topics,
+)
 from poe.gateway.console.entrance import Entrance, cookie_of
 from poe.gateway.console.history import History, Told
 from poe.gateway.console.level import Level, check_level
@@ -30,7 +38,6 @@ from poe.gateway.console.look import Look
 from poe.gateway.console.sessions import Session, Sessions
 from poe.gateway.console.static_files import INDEX, StaticFiles
 from poe.gateway.console.visit import Row, Visit
-from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.guard import Guard
 from poe.gateway.http.inflow import Inflow
 from poe.gateway.http.options import GatewayOptions
@@ -39,7 +46,9 @@ from poe.security.entry import Entry
 
 ROOT: Final = "/console"
 _API: Final = f"{ROOT}/api"
-_MODULES: Final = (overview, topics, messages, groups, happenings)
+_MODULES: Final = (
+    overview, topics, messages, dump, groups, dead_letters, mappings, happenings,
+)  # fmt: skip
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
@@ -197,13 +206,14 @@ class Console:
 
     def _look(self, session: Session) -> Look:
         """Return the console as a session sees it; sessions of one identity share it."""
-        found = self._looks.get(session.entry)
-        if found is None:
-            found = Look(self._brokers(session.entry), self._options.read_timeout_s, self._history)
-            self._looks[session.entry] = found
         if session.user is not None:
             session.on_end.add(self._drop_unused)
-        return found
+        return self._look_of(session.entry)
+
+    def _look_of(self, entry: Entry) -> Look:
+        if entry not in self._looks:
+            self._looks[entry] = Look(self._options, entry, self._history)
+        return self._looks[entry]
 
     def _drop_unused(self) -> None:
         """Close the ways of users who are logged out, so that nothing of them is left."""
@@ -213,15 +223,8 @@ class Console:
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
-    def _brokers(self, entry: Entry) -> Brokers:
-        url = parse_url(self._options.broker, entry)
-        return Brokers(url, {}, self._options.connect_timeout_s)
-
     async def _ask_counters(self) -> Told:
-        own = self._options.entry
-        if own not in self._looks:
-            self._looks[own] = Look(self._brokers(own), self._options.read_timeout_s, self._history)
-        async with self._looks[own].node() as connection:
+        async with self._look_of(self._options.entry).node() as connection:
             return await connection.counters()
 
     async def _on_error(self, _request: Request, error: Exception) -> Response:

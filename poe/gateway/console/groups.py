@@ -4,40 +4,57 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
 
+from poe.client.async_socket import AsyncSocket
 from poe.errors import PoeError, RequestRefused
 from poe.gateway.console.level import Level
-from poe.gateway.console.visit import Row, Visit, named, safe
+from poe.gateway.console.visit import Row, Visit, group_name, named, paged, safe
 from poe.gateway.http.group_fields import told_of
 from poe.protocol.pipeline_report import PipelineReport
 from poe.record import POINTER_MAX
 
 _PLACES: Final = ("oldest", "newest")
+_RESET: Final = {"to", "dry", "force"}
 
 
 async def get_groups(visit: Visit) -> object:
-    """Return the groups that there are, each with how far it is behind as a whole."""
-    rows = []
+    """Return a page of groups; how far behind is looked up for those alone that are shown."""
+    asked = paged(visit, "name")
+    wanted = asked.filter.casefold()
     async with visit.node() as connection:
-        for each in await connection.control("groups"):
-            name = each["group"]
-            lag: dict[bytes, dict[str, Any]] = {}
-            with suppress(PoeError):  # it was deleted, or its topics were
-                lag = await connection.control("group_lag", group=name)
-            rows.append(
-                {
-                    **named(name.encode()),
-                    "mode": each["mode"],
-                    "topics": [named(topic) for topic in each["topics"]],
-                    "lag": sum(row["messages"] or 0 for row in lag.values()),
-                    "lag_s": max((row["seconds"] or 0 for row in lag.values()), default=0),
-                }
-            )
-    return {"rows": sorted(rows, key=lambda row: str(row["name"]))}
+        found = [
+            each
+            for each in await connection.control("groups")
+            if wanted in str(each["group"]).casefold()
+        ]
+        found.sort(key=lambda each: str(each["group"]), reverse=asked.is_descending)
+        rows = [
+            {
+                **named(each["group"].encode()),
+                "mode": each["mode"],
+                "topics": [named(topic) for topic in each["topics"]],
+                **await _behind(connection, each["group"]),
+            }
+            for each in found[asked.offset : asked.offset + asked.limit]
+        ]
+    return {"rows": rows, "total": len(found)}
+
+
+async def _behind(connection: AsyncSocket, group: str) -> dict[str, Any]:
+    """Return how far a group is behind as a whole; nothing where that is not known."""
+    try:
+        lag = await connection.control("group_lag", group=group)
+    except PoeError as error:  # it was deleted, or its topics were, or this user may not know
+        return {"lag": None, "lag_s": None, "error": str(error)}
+    return {
+        "lag": sum(row["messages"] or 0 for row in lag.values()),
+        "lag_s": max((row["seconds"] or 0 for row in lag.values()), default=0),
+        "error": None,
+    }
 
 
 async def get_group(visit: Visit) -> object:
     """Return a group: its members, and of each unit its place and how far it is behind."""
-    name = _group(visit)
+    name = group_name(visit)
     async with visit.node() as connection:
         found = await connection.control("group", group=name)
         lag = await connection.control("group_lag", group=name)
@@ -81,8 +98,11 @@ async def post_resume(visit: Visit) -> object:
 
 
 async def post_reset(visit: Visit) -> object:
-    """Have a group go on somewhere else; with `dry` tell what that would mean."""
-    name, given = _group(visit), await visit.body()
+    """Have a group go on somewhere else; with `dry` tell what that would mean.
+
+    One that has members is reset only with `force`, which sends them away: they join anew.
+    """
+    name, given = group_name(visit), await visit.body()
     to, dry, force = given.get("to"), given.get("dry", True), given.get("force", False)
     place: object = to
     if isinstance(to, str) and to.isdecimal() and int(to) <= POINTER_MAX:
@@ -90,32 +110,25 @@ async def post_reset(visit: Visit) -> object:
     elif to not in _PLACES:
         why = f"to is {to!r:.100}; give oldest, newest, or microseconds since the epoch, as text"
         raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
-    if (
-        not isinstance(dry, bool)
-        or not isinstance(force, bool)
-        or given.keys()
-        - {
-            "to",
-            "dry",
-            "force",
-        }
-    ):
+    if not (isinstance(dry, bool) and isinstance(force, bool)) or given.keys() - _RESET:
         raise RequestRefused(HTTPStatus.BAD_REQUEST, "send to, and dry and force as true or false")
     if not dry:
         visit.record("resets group", f"{name} to {to}")
     async with visit.node() as connection:
+        members = (await connection.control("group", group=name))["members"]
         moved = await connection.control("group_reset", group=name, to=place, dry=dry, force=force)
     return {
+        "members": len(members),
         "units": [
             {**named(unit), "old": str(old or 0), "new": str(new or 0), "messages": messages}
             for unit, (old, new, messages) in sorted(moved.items())
-        ]
+        ],
     }
 
 
 async def delete_group(visit: Visit) -> object:
     """Delete a group, whose name must be typed."""
-    name, given = _group(visit), await visit.body()
+    name, given = group_name(visit), await visit.body()
     if given.get("name") != name:
         why = f"type the name of the group to delete it: {name!r:.200}"
         raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
@@ -156,19 +169,11 @@ async def post_stop(visit: Visit) -> object:
 
 
 async def _change(visit: Visit, action: str, op: str, **arguments: object) -> object:
-    name = _group(visit)
+    name = group_name(visit)
     visit.record(f"{action} group", name)
     async with visit.node() as connection:
         await connection.control(op, group=name, **arguments)
     return {}
-
-
-def _group(visit: Visit) -> str:
-    try:
-        return visit.name("group").decode()
-    except UnicodeDecodeError as error:
-        why = "the name of a group is UTF-8, percent-encoded"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why) from error
 
 
 ROWS: Final = (

@@ -76,8 +76,16 @@ async def get_why(visit: Visit) -> object:
     """Return what led to an event: a sentence, and the events that it tells of."""
     seq = visit.number("seq", 0, 0, WHOLE_MAX)
     async with visit.node() as connection:
-        page = await connection.events(max(0, seq - EVENTS_COUNT_MAX), limit=EVENTS_COUNT_MAX)
-    found = why(page.events, seq)
+        known: list[NodeEvent] = []
+        before, found = seq, None
+        while before > 0:  # a cause may be much older than what it has caused
+            begin = max(0, before - EVENTS_COUNT_MAX)
+            page = await connection.events(begin, limit=before - begin)
+            known += page.events
+            found = why(known, seq)
+            if found is None or found.is_whole or begin < page.oldest_seq:
+                break
+            before = begin
     if found is None:
         text = f"event {seq} is not known: it is forgotten, or was none"
         raise RequestRefused(HTTPStatus.NOT_FOUND, text)

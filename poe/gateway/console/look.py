@@ -9,9 +9,12 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from poe.client.async_socket import AsyncSocket
+from poe.client.url import parse_url
 from poe.errors import CallTimeout, ConnectionClosed, PoeError, RemoteProtocolError
 from poe.gateway.console.history import History
 from poe.gateway.http.brokers import Brokers
+from poe.gateway.http.options import GatewayOptions
+from poe.security.entry import Entry
 
 _IDLE_MAX: Final = 4
 _BROKEN: Final = (CallTimeout, ConnectionClosed, RemoteProtocolError)
@@ -21,12 +24,18 @@ class Look:
     """The console as one identity sees it; belongs to one event loop.
 
     Attributes:
+        url: of the node.
+        entry: how this identity gets in.
+        timeout_s: how long an answer may take.
         history: what the node has done lately.
     """
 
-    def __init__(self, brokers: Brokers, timeout_s: float, history: History) -> None:
-        self._brokers = brokers
-        self._timeout_s = timeout_s
+    def __init__(self, options: GatewayOptions, entry: Entry, history: History) -> None:
+        self.url = options.broker
+        self.entry = entry
+        self.timeout_s = options.read_timeout_s
+        url = parse_url(self.url, entry)
+        self._brokers = Brokers(url, {}, options.connect_timeout_s)
         self._idle: list[AsyncSocket] = []
         self._is_closed = False
         self.history = history
@@ -64,4 +73,4 @@ class Look:
             if connection.is_open:
                 return connection
             await connection.close()
-        return await self._brokers.connect(self._timeout_s)
+        return await self._brokers.connect(self.timeout_s)

@@ -1,50 +1,38 @@
 """The page of messages: a page of them, one of them, a search, a tail, produce, and time travel.
 
 A partition is looked at by its own name. Nothing is read that is not shown, but for what the node
-sends in one answer; of a message no more than PREVIEW_BYTES are shown until it is opened.
+sends in one answer; of a message no more than the beginning is shown until it is opened.
 """
 
 import asyncio
 import time
 from base64 import b64decode
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
-import msgpack  # type: ignore[import-untyped]  # it ships no type hints
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
-from poe.client.async_socket import AsyncSocket
-from poe.errors import InvalidEnvelope, RequestRefused, UnknownTopic
+from poe.errors import RequestRefused, UnknownTopic
 from poe.gateway.console.level import Level
 from poe.gateway.console.live import View
 from poe.gateway.console.look import Look
+from poe.gateway.console.reading import Pair, before, decoded, one, preview, read, row
 from poe.gateway.console.visit import Row, Visit, named, paged
-from poe.gateway.http.record import record_of
-from poe.gateway.http.reply import as_json
 from poe.protocol import envelope
-from poe.protocol.ranges import IndexedRecords
 from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
 
-PREVIEW_BYTES: Final = 2048
 SHOWN_BYTES: Final = 1 << 20
 """Of a message that was opened; the rest can be downloaded."""
-_PAGE_BYTES: Final = 8 << 20
-_HEAD_BYTES: Final = 11
-"""What stands before a message where records lie side by side."""
 _SCAN_BYTES: Final = 16 << 20
 _TAIL_MAX: Final = 200
 _TAIL_PAUSE_S: Final = 0.25
 _WAIT_S: Final = 5.0
-_DUMP_COUNT: Final = 1000
 _INSTANT_MAX: Final = 50
 _FORMS: Final = ("auto", "text", "json", "hex", "msgpack", "envelope")
-
-Pair = tuple[int, bytes]
-"""Pointer and message."""
 
 
 async def get_messages(visit: Visit) -> object:
@@ -60,9 +48,9 @@ async def get_messages(visit: Visit) -> object:
         if part is not None and part.messages:
             if place in {"newest", "before"}:
                 last = at - 1 if place == "before" else POINTER_MAX
-                pairs = await _before(connection, topic, last, part.first_ordinal or 0, limit)
+                pairs = await before(connection, topic, last, part.first_ordinal or 0, limit)
             else:
-                pairs = await _read(connection, topic, at if place == "after" else 0, limit)
+                pairs = await read(connection, topic, at if place == "after" else 0, limit)
     return {
         **named(topic),
         "envelope": found.properties.envelope,
@@ -70,25 +58,25 @@ async def get_messages(visit: Visit) -> object:
         "oldest": str(0 if part is None else part.oldest),
         "newest": str(0 if part is None else part.newest),
         "total": 0 if part is None else part.messages,
-        "rows": [_row(*each, is_enveloped=found.properties.envelope) for each in pairs],
+        "rows": [row(*each, is_enveloped=found.properties.envelope) for each in pairs],
     }
 
 
 async def get_value(visit: Visit) -> object:
     """Return one message, decoded; of a large one the beginning."""
     form = visit.choice("as", *_FORMS)
-    topic, pointer, message = await _one(visit)
+    topic, pointer, message = await _opened(visit)
     async with visit.node() as connection:
         is_enveloped = (await connection.describe(topic)).properties.envelope
     if form == "auto" and is_enveloped:
         form = "envelope"
     told = {"pointer": str(pointer), "bytes": len(message), "is_cut": len(message) > SHOWN_BYTES}
-    return {**told, **_decoded(message[:SHOWN_BYTES], form, is_whole=len(message) <= SHOWN_BYTES)}
+    return {**told, **decoded(message[:SHOWN_BYTES], form, is_whole=len(message) <= SHOWN_BYTES)}
 
 
 async def get_raw(visit: Visit) -> Response:
     """Return one message as a file."""
-    _, pointer, message = await _one(visit)
+    _, pointer, message = await _opened(visit)
     headers = {"Content-Disposition": f'attachment; filename="{pointer}.bin"'}
     return Response(message, headers=headers, media_type="application/octet-stream")
 
@@ -116,7 +104,7 @@ async def get_search(visit: Visit) -> object:
             "pointer": str(each.pointer),
             "ordinal": each.ordinal,
             "bytes": each.size_bytes,
-            **_preview(each.preview),
+            **preview(each.preview),
             "key": None,
         }
         for each in found.matches
@@ -154,19 +142,6 @@ async def post_message(visit: Visit) -> object:
         return {"pointer": str(await connection.write(topic, [value]))}
 
 
-async def get_dump(visit: Visit) -> Response:
-    """Return messages of a range as lines of JSON, each of which can be posted again."""
-    topic = visit.name("topic")
-    after = visit.number("after", 0, 0, POINTER_MAX)
-    last = visit.number("last", POINTER_MAX, 0, POINTER_MAX)
-    limit = visit.number("limit", 100_000, 1, 10_000_000)
-    async with visit.node() as connection:
-        is_enveloped = (await connection.describe(topic)).properties.envelope
-    headers = {"Content-Disposition": 'attachment; filename="messages.jsonl"'}
-    content = _lines(visit.look, topic, (after, last, limit), is_enveloped=is_enveloped)
-    return StreamingResponse(content, headers=headers, media_type="application/x-ndjson")
-
-
 async def get_instant(visit: Visit) -> object:
     """Return of each topic what was its last message at one time: pointers are times."""
     at = visit.number("time_us", time.time_ns() // 1000, 0, POINTER_MAX)
@@ -183,9 +158,9 @@ async def get_instant(visit: Visit) -> object:
         for each in found[asked.offset : asked.offset + limit]:
             pairs: list[Pair] = []
             with suppress(UnknownTopic):  # nothing was put onto it yet, or it is gone
-                pairs = await _before(connection, each.name, at, 0, 1)
+                pairs = await before(connection, each.name, at, 0, 1)
             is_enveloped = each.properties.envelope
-            last = [_row(*pair, is_enveloped=is_enveloped) for pair in pairs]
+            last = [row(*pair, is_enveloped=is_enveloped) for pair in pairs]
             rows.append({**named(each.name), "last": last[0] if last else None})
     return {"rows": rows, "total": len(found), "time_us": str(at)}
 
@@ -200,148 +175,21 @@ async def _tail(look: Look, argument: str) -> AsyncGenerator[object]:
             if not await connection.wait(topic, pointer, _WAIT_S):
                 continue
             begin = await connection.ordinal(topic, pointer)
-            pairs = await _before(connection, topic, POINTER_MAX, begin, _TAIL_MAX)
+            pairs = await before(connection, topic, POINTER_MAX, begin, _TAIL_MAX)
             pairs = [each for each in pairs if each[0] > pointer]
             if pairs:
                 first = await connection.ordinal(topic, pairs[0][0] - 1)
                 pointer = pairs[-1][0]
-                rows = [_row(*each, is_enveloped=found.properties.envelope) for each in pairs]
+                rows = [row(*each, is_enveloped=found.properties.envelope) for each in pairs]
                 yield {"rows": rows, "skipped": max(0, first - begin)}
             await asyncio.sleep(_TAIL_PAUSE_S)
 
 
-# ---- reading ----------------------------------------------------------------------------------
-
-
-async def _read(
-    connection: AsyncSocket, topic: bytes, after: int, limit: int, last: int = POINTER_MAX
-) -> list[Pair]:
-    found = await connection.read_range(topic, after, last, limit, _PAGE_BYTES)
-    return list(_pairs(found))
-
-
-async def _before(
-    connection: AsyncSocket, topic: bytes, last: int, first_ordinal: int, limit: int
-) -> list[Pair]:
-    """Return the last messages up to a pointer; of large ones fewer, but the last ones."""
-    behind = await connection.ordinal(topic, last)
-    while True:
-        begin = max(first_ordinal, behind - limit)
-        pointer = await connection.pointer_at(topic, begin)
-        if pointer is None or pointer > last:
-            return []
-        pairs = await _read(connection, topic, pointer - 1, limit, last)
-        if limit == 1 or len(pairs) >= min(limit, behind - begin):
-            return pairs
-        limit = max(1, min(limit // 2, len(pairs)))
-
-
-def _pairs(found: IndexedRecords) -> Iterator[Pair]:
-    starts = found.starts.tolist()
-    for number, pointer in enumerate(found.pointers.tolist()):
-        yield pointer, bytes(found.data[starts[number] + _HEAD_BYTES : starts[number + 1]])
-
-
-async def _one(visit: Visit) -> tuple[bytes, int, bytes]:
-    """Return topic, pointer and message.
-
-    Raises:
-        RequestRefused: 404, there is none at this pointer.
-    """
+async def _opened(visit: Visit) -> tuple[bytes, int, bytes]:
+    """Return topic, pointer and message."""
     topic, pointer = visit.name("topic"), visit.number("pointer", 0, 1, POINTER_MAX)
     async with visit.node() as connection:
-        pairs = await _read(connection, topic, max(0, pointer - 1), 1, pointer) if pointer else []
-    if not pairs:
-        why = f"there is no message at pointer {pointer}; it may have been trimmed"
-        raise RequestRefused(HTTPStatus.NOT_FOUND, why)
-    return topic, *pairs[0]
-
-
-async def _lines(
-    look: Look, topic: bytes, wanted: tuple[int, int, int], *, is_enveloped: bool
-) -> AsyncGenerator[bytes]:
-    after, last, limit = wanted
-    async with look.node() as connection:
-        while limit > 0:
-            pairs = await _read(connection, topic, after, min(limit, _DUMP_COUNT), last)
-            if not pairs:
-                return
-            yield b"".join(
-                as_json({"pointer": str(pointer), **_record(message, is_enveloped=is_enveloped)})
-                + b"\n"
-                for pointer, message in pairs
-            )
-            after, limit = pairs[-1][0], limit - len(pairs)
-
-
-def _record(message: bytes, *, is_enveloped: bool) -> dict[str, Any]:
-    if is_enveloped:
-        with suppress(InvalidEnvelope):
-            held = envelope.decode(message)
-            return record_of(held.key, held.value, held.headers)
-    return record_of(None, message, None)
-
-
-# ---- showing ----------------------------------------------------------------------------------
-
-
-def _row(pointer: int, message: bytes, *, is_enveloped: bool) -> dict[str, Any]:
-    key, value = None, message
-    if is_enveloped:
-        with suppress(InvalidEnvelope):
-            held = envelope.decode(message)
-            key = None if held.key is None else held.key[:PREVIEW_BYTES].decode(errors="replace")
-            value = b"" if held.value is None else held.value
-    told = {"pointer": str(pointer), "bytes": len(message), "key": key}
-    return {**told, **_preview(value)}
-
-
-def _preview(content: bytes) -> dict[str, Any]:
-    """Return the beginning as text where it is text, else in hex."""
-    part = content[:PREVIEW_BYTES]
-    for end in range(len(part), max(len(part) - 4, -1), -1):  # a letter may be cut in two
-        with suppress(UnicodeDecodeError):
-            text = part[:end].decode()
-            if "\0" not in text:
-                return {"form": "text", "preview": text}
-        if len(content) <= PREVIEW_BYTES:
-            break
-    return {"form": "hex", "preview": part[:256].hex(" ")}
-
-
-def _decoded(content: bytes, form: str, *, is_whole: bool) -> dict[str, Any]:
-    """Return a message as text that people read, and in which form that is."""
-    if form == "envelope":
-        try:
-            held = envelope.decode(content)
-        except InvalidEnvelope as error:
-            return {**_decoded(content, "auto", is_whole=is_whole), "error": str(error)}
-        headers = {
-            name: value.decode(errors="replace") for name, value in (held.headers or {}).items()
-        }
-        key = None if held.key is None else held.key.decode(errors="replace")
-        inner = _decoded(held.value or b"", "auto", is_whole=is_whole)
-        return {**inner, "key": key, "headers": headers, "is_tombstone": held.value is None}
-    if form == "msgpack":
-        try:
-            text = repr(msgpack.unpackb(content, strict_map_key=False))
-        except (ValueError, msgpack.UnpackException) as error:
-            return {**_decoded(content, "auto", is_whole=is_whole), "error": f"no msgpack: {error}"}
-        return {"form": "msgpack", "text": text}
-    shown = None if form == "hex" else _preview_all(content, is_whole=is_whole)
-    if shown is None and form in {"text", "json"}:
-        shown = content.decode(errors="replace")
-    if shown is None:
-        return {"form": "hex", "text": content.hex(" ")}
-    return {"form": "text", "text": shown}
-
-
-def _preview_all(content: bytes, *, is_whole: bool) -> str | None:
-    ends = [len(content)] if is_whole else range(len(content), max(len(content) - 4, -1), -1)
-    for end in ends:
-        with suppress(UnicodeDecodeError):
-            return content[:end].decode()
-    return None
+        return topic, pointer, await one(connection, topic, pointer)
 
 
 def _bytes(given: dict[str, Any], name: str) -> bytes:
@@ -360,7 +208,6 @@ ROWS: Final = (
     Row(f"{_PATH}/value", {"GET": Level.READ}, get_value),
     Row(f"{_PATH}/raw", {"GET": Level.READ}, get_raw),
     Row(f"{_PATH}/search", {"GET": Level.READ}, get_search),
-    Row(f"{_PATH}/dump", {"GET": Level.READ}, get_dump),
     Row("/instant", {"GET": Level.READ}, get_instant),
 )
 VIEWS: Final = {"tail": View(_tail, is_shared=False)}

@@ -191,6 +191,19 @@ def named(name: bytes) -> dict[str, str]:
     return {"name": topic_text(name), "id": name_text(name)}
 
 
+def group_name(visit: Visit) -> str:
+    """Return the group that a path names.
+
+    Raises:
+        RequestRefused: it is no UTF-8, as names of groups are.
+    """
+    try:
+        return visit.name("group").decode()
+    except UnicodeDecodeError as error:
+        why = "the name of a group is UTF-8, percent-encoded"
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, why) from error
+
+
 def safe(value: Any) -> Any:  # noqa: ANN401 - as JSON has it
     """Return a value whose numbers JavaScript can hold: greater ones as text."""
     if isinstance(value, dict):

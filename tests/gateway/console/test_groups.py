@@ -2,6 +2,7 @@
 
 import pytest
 
+from poe.client import Queue
 from poe.protocol import socket as connect
 
 
@@ -59,3 +60,21 @@ def test_a_group_is_deleted_only_by_its_typed_name(console, group, topic):
 def test_without_pipelines_there_are_none_and_none_is_stopped(console):
     assert console.http.get("pipelines").json() == {"rows": []}
     assert console.http.post("pipelines/nothing/stop", json={}).status_code >= 400
+
+
+def test_groups_are_filtered_and_paged(console, group, topic):
+    found = console.http.get("groups", params={"filter": topic.upper(), "limit": 1}).json()
+    assert (found["total"], [each["id"] for each in found["rows"]]) == (1, [topic])
+    assert console.http.get("groups", params={"filter": topic, "offset": 1}).json()["rows"] == []
+
+
+def test_a_group_with_members_is_reset_only_by_force(console, group, topic):
+    url = f"poe://127.0.0.1:{console.node.address[1]}"
+    with Queue(url, topic, group=topic) as queue:
+        queue.get().ack()
+        path = f"{group}/reset"
+        assert console.http.post(path, json={"to": "oldest", "force": True}).json()["members"] == 1
+        refused = console.http.post(path, json={"to": "oldest", "dry": False})
+        assert refused.json()["error"]["name"] == "GroupActive"
+        done = console.http.post(path, json={"to": "oldest", "dry": False, "force": True})
+        assert done.status_code == 200

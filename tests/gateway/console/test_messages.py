@@ -204,3 +204,30 @@ def test_all_topics_are_seen_as_they_were_at_one_time(console, topic):
         (row,) = rows(console.http.get("instant", params=asked))
         assert row["name"] == topic
         assert (row["last"] and row["last"]["preview"]) == shown
+
+
+def test_a_dump_as_parquet_holds_each_message(console, topic, tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet", reason="needs the extra spark")
+    console.node.create_topic(topic, envelope=True)
+    for number in range(3):
+        given = {"value": f"v{number}", "key": f"k{number}", "headers": {"h": "x"}}
+        console.http.post(f"messages/{topic}", json=given)
+    reply = console.http.get(f"messages/{topic}/dump", params={"as": "parquet"})
+    assert reply.headers["content-type"] == "application/vnd.apache.parquet"
+    path = tmp_path / "dump.parquet"
+    path.write_bytes(reply.content)
+    rows = pq.read_table(path).to_pylist()
+    assert [(each["key"], each["value"]) for each in rows] == [
+        (b"k0", b"v0"), (b"k1", b"v1"), (b"k2", b"v2")
+    ]  # fmt: skip
+    assert rows[0]["headers"] == [("h", b"x")]
+    assert rows[0]["timestamp"].timestamp() * 1e6 == pytest.approx(rows[0]["pointer"], abs=1)
+
+
+def test_a_dump_of_many_pieces_is_one_file(console, topic, tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet", reason="needs the extra spark")
+    console.node.put_many(topic, [b"%d" % each for each in range(2500)])
+    reply = console.http.get(f"messages/{topic}/dump", params={"as": "parquet"})
+    path = tmp_path / "dump.parquet"
+    path.write_bytes(reply.content)
+    assert [int(each) for each in pq.read_table(path)["value"].to_pylist()] == list(range(2500))

@@ -9,6 +9,7 @@ const PAGES = [
   { page: "groups", title: "Groups", key: "p" },
   { page: "group", title: "Group", isHidden: true },
   { page: "pipelines", title: "Pipelines", key: "l" },
+  { page: "dryrun", title: "Dry run", key: "m" },
   { page: "instant", title: "One time", key: "i" },
   { page: "tree", title: "Tree", key: "r" },
   { page: "events", title: "Events", key: "e" },

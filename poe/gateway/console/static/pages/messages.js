@@ -82,7 +82,7 @@ export default function Messages({ query }) {
       <${Field} label="Find"><input type="search" value=${wanted.text} onInput=${(event) => setWanted({ ...wanted, text: event.target.value })} onKeyDown=${(event) => event.key === "Enter" && setQuery({ ...wanted })} /><//>
       <${Field} label="as"><select value=${wanted.kind} onChange=${(event) => setWanted({ ...wanted, kind: event.target.value })}>${["text", "regex"].map((each) => html`<option selected=${each === wanted.kind}>${each}</option>`)}</select><//>
       <button type="button" onClick=${() => setQuery({ ...wanted })}>Find</button>
-      <a href=${`/console/api/${path}/dump?after=${place === "after" ? at ?? 0 : 0}`} download>Dump as JSONL</a></div>
+      ${["jsonl", "parquet"].map((each) => html`<a href=${`/console/api/${path}/dump?as=${each}&after=${place === "after" ? at ?? 0 : 0}`} download>Dump as ${each === "jsonl" ? "JSONL" : "Parquet"}</a>`)}</div>
     <section aria-label="Messages">
       ${tailed ? html`<p><${Badge} state=${tailed.isPaused ? "warn" : "ok"}>${tailed.isPaused ? "paused" : "tailing"}<//> <button type="button" onClick=${() => setTailed({ ...tailed, isPaused: !tailed.isPaused })}>${tailed.isPaused ? "Go on" : "Pause"}</button>${tailed.skipped ? ` ${tailed.skipped} came too quickly to be shown.` : ""}</p><${ErrorLine} error=${tailed.error} />` : null}
       ${found ? html`<${ErrorLine} error=${found.error} />` : null}

@@ -4,8 +4,8 @@ import { Why } from "./events.js";
 function nested(rows) {
   const roots = [], path = [];
   for (const row of rows) {
-    const node = { row, children: [] };
     path.length = row.depth;
+    const node = { row, children: [], parent: path.at(-1)?.row };
     (row.depth ? path[row.depth - 1].children : roots).push(node);
     path.push(node);
   }
@@ -19,17 +19,17 @@ function Branch({ node, level, closed, toggle, crashed, onOpen }) {
   const shown = crashed ? children.filter(hasCrashed) : children;
   const isOpen = !closed.has(row.ref);
   return html`<li role="treeitem" aria-level=${level} aria-expanded=${shown.length ? isOpen : undefined} data-ref=${row.ref}>
-    <div class=${`row ${row.restarts ? "crashed" : ""}`}>${shown.length ? html`<button type="button" aria-label=${`${isOpen ? "Close" : "Open"} ${label(row)}`} onClick=${() => toggle(row.ref)}>${isOpen ? "−" : "+"}</button>` : null}
+    <div class=${`row ${row.restarts ? "crashed" : ""}`} tabindex=${level === 1 ? 0 : -1} onKeyDown=${(event) => event.key === "Enter" && event.target === event.currentTarget && onOpen(node)}>${shown.length ? html`<button type="button" aria-label=${`${isOpen ? "Close" : "Open"} ${label(row)}`} onClick=${() => toggle(row.ref)}>${isOpen ? "−" : "+"}</button>` : null}
       <strong>${label(row)}</strong><span class="quiet">${row.actor}${row.strategy ? `, ${row.strategy}` : ""}${row.count > 1 ? `, ${row.count} alike` : ""}${row.role && row.role !== label(row) ? `, ${row.role}` : ""}</span>
-      ${["running", "busy"].includes(row.state) ? null : html`<${Badge} state="warn">${row.state}<//>`}${row.restarts ? html`<button type="button" onClick=${() => onOpen(row)}><${Badge} state="bad">${row.restarts} restarts<//></button>` : null}
+      ${["running", "busy"].includes(row.state) ? null : html`<${Badge} state="warn">${row.state}<//>`}${row.restarts ? html`<button type="button" onClick=${() => onOpen(node)}><${Badge} state="bad">${row.restarts} restarts<//></button>` : null}
       ${row.mailbox_length ? html`<span>${row.mailbox_length} wait</span>` : null}${row.awaits ? html`<span class="quiet">awaits ${row.awaits}</span>` : null}${row.last_reason ? html`<span class="bad">${row.last_reason}</span>` : null}</div>
     ${shown.length && isOpen ? html`<ul role="group">${shown.map((each) => html`<${Branch} key=${each.row.ref} node=${each} level=${level + 1} ...${{ closed, toggle, crashed, onOpen }} />`)}</ul>` : null}</li>`;
 }
 
-function History({ row, events, onClose }) {
+function History({ node: { row, parent }, events, onClose }) {
   const [seq, setSeq] = useState(null);
-  const own = events.filter((each) => each.child === row.id || each.ref === row.ref);
-  return html`<${Dialog} title=${`What happened to ${label(row)}`} onClose=${onClose}><div class="stack">${own.length ? html`<ul>${own.map((each) => html`<li key=${each.seq}><${When} us=${each.time_us} /> ${each.kind.replaceAll("_", " ")} ${each.reason} ${each.with.length > 1 ? `together with ${each.with.join(", ")} (${each.strategy})` : each.strategy} ${each.away_s === null ? "" : `away ${each.away_s.toFixed(3)} s`} ${each.delay_s ? `back-off ${each.delay_s.toFixed(3)} s` : ""} ${each.intensity.length ? `restart ${each.intensity[0]} of ${each.intensity[1]} in ${each.intensity[2]} s` : ""} <button type="button" onClick=${() => setSeq(each.seq)}>Why?</button></li>`)}</ul>` : html`<${Empty}>The node has forgotten it.<//>`}
+  const own = events.filter((each) => (each.child === row.id && (!parent || [parent.name, parent.id, parent.ref].includes(each.supervisor))) || (row.name && each.supervisor === row.name && !parent));
+  return html`<${Dialog} title=${`What happened to ${label(row)}`} onClose=${onClose}><div class="stack">${own.length ? html`<ul>${own.map((each) => html`<li key=${each.seq}><${When} us=${each.time_us} /> ${each.kind.replaceAll("_", " ")} ${each.reason} ${each.with.length > 1 ? `together with ${each.with.join(", ")} (${each.strategy})` : each.strategy} ${each.away_s === null ? "" : `away ${each.away_s.toFixed(3)} s`} ${each.delay_s ? `back-off ${each.delay_s.toFixed(3)} s` : ""} ${each.intensity.length ? `restart ${each.intensity[0]} of ${each.intensity[1]} in ${each.intensity[2]} s` : ""} <button type="button" onClick=${() => setSeq(each.seq)}>Why?</button></li>`)}</ul>` : html`<${Empty}>Nothing that the node still knows of.<//>`}
     <form method="dialog"><button>Close</button></form></div>${seq ? html`<${Why} seq=${seq} onClose=${() => setSeq(null)} />` : null}<//>`;
 }
 
@@ -44,8 +44,8 @@ export default function Tree({ query }) {
   const toggle = (ref) => setClosed((old) => { const next = new Set(old); if (!next.delete(ref)) next.add(ref); return next; });
   const roots = nested(data?.rows ?? []).filter((each) => !crashed || hasCrashed(each));
   const onKey = (event) => {
-    const all = [...own.current.querySelectorAll(".row button:first-child")];
-    const at = all.indexOf(document.activeElement);
+    const all = [...own.current.querySelectorAll(".row")];
+    const at = all.indexOf(document.activeElement.closest(".row"));
     const ref = document.activeElement.closest("li")?.dataset.ref;
     if (event.key === "ArrowDown") all[Math.min(all.length - 1, at + 1)]?.focus();
     else if (event.key === "ArrowUp") all[Math.max(0, at - 1)]?.focus();
@@ -59,6 +59,6 @@ export default function Tree({ query }) {
     <div class="fields"><label><span><input type="checkbox" checked=${crashed} onChange=${(event) => setQuery({ crashed: event.target.checked ? "1" : undefined })} /> only what has crashed</span></label></div><${ErrorLine} error=${error} />
     ${last ? html`<p>Last restart: <${When} us=${last.time_us} /> <strong>${last.child}</strong> ${last.text} <button type="button" onClick=${() => setQuery({ why: last.seq })}>Why?</button></p>` : null}
     ${data ? html`<section aria-label="Supervision tree">${roots.length ? html`<ul class="tree" role="tree" aria-label="Actors" ref=${own} onKeyDown=${onKey}>${roots.map((each) => html`<${Branch} key=${each.row.ref} node=${each} level=${1} ...${{ closed, toggle, crashed }} onOpen=${setOpened} />`)}</ul>` : html`<${Empty}>Nothing has crashed.<//>`}</section>` : null}
-    ${opened ? html`<${History} row=${opened} events=${happened.data?.events ?? []} onClose=${() => setOpened(null)} />` : null}
+    ${opened ? html`<${History} node=${opened} events=${happened.data?.events ?? []} onClose=${() => setOpened(null)} />` : null}
     ${query.why ? html`<${Why} seq=${query.why} onClose=${() => setQuery({ why: undefined })} />` : null}<//>`;
 }

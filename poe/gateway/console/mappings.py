@@ -1,0 +1,159 @@
+"""The dry run of mappings: what rules that were typed would do with messages that are there.
+
+Rules are data, but may be made to take long: they are judged in a process that has no way to the
+node, and is killed when it takes too long.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from itertools import pairwise
+from typing import Any, Final
+
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
+
+from poe.client.async_socket import AsyncSocket
+from poe.errors import RequestRefused
+from poe.gateway.console.level import Level
+from poe.gateway.console.visit import Row, Visit, safe
+from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
+from poe.topic_name import topic_text
+
+LIMIT_MAX: Final = 100_000
+_BYTES_MAX: Final = 64 << 20
+_AT_ONCE: Final = 2
+_TIME_S: Final = 15.0
+_PIECE_COUNT: Final = 4096
+_PIECE_BYTES: Final = 8 << 20
+_LINE_MAX: Final = 8 << 20
+
+_running = asyncio.Semaphore(_AT_ONCE)
+
+
+async def post_dry_run(visit: Visit) -> object:
+    """Return what rules would do with messages since a time; nothing is put."""
+    given = await visit.body()
+    text, ago_s, limit = given.get("rules"), given.get("ago_s", 600), given.get("limit", 10_000)
+    if not isinstance(text, str) or given.keys() - {"rules", "ago_s", "limit"}:
+        why = "send rules (text in TOML), and ago_s (null: the oldest) and limit where you like"
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+    if type(limit) is not int or not 1 <= limit <= LIMIT_MAX:
+        why = f"limit is {limit!r:.100}; give a whole number from 1 to {LIMIT_MAX}"
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+    if ago_s is not None and (type(ago_s) not in {int, float} or not 0 <= ago_s < 2**40):
+        why = f"ago_s is {ago_s!r:.100}; give seconds, or null"
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+    after = 0 if ago_s is None else max(0, round((time.time() - ago_s) * 1e6))
+    if _running.locked():
+        why = f"{_AT_ONCE} dry runs are at work; try again in a moment"
+        raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, why)
+    async with _running:
+        try:
+            async with asyncio.timeout(_TIME_S), _process() as process:
+                return await _run(visit, process, text, after, limit)
+        except TimeoutError as error:
+            why = f"it has taken longer than {_TIME_S:g} s and was ended; look at fewer messages"
+            raise RequestRefused(HTTPStatus.UNPROCESSABLE_ENTITY, why) from error
+
+
+async def _run(
+    visit: Visit, process: asyncio.subprocess.Process, text: str, after: int, limit: int
+) -> object:
+    async with visit.node() as connection:
+        names = [each.name for each in await connection.list_topics()]
+        await _send(process, {"rules": text, "names": names})
+        asked = await _answer(process)
+        topics = [bytes.fromhex(each) for each in asked["topics"]]
+        count, size = limit, _BYTES_MAX
+        for topic in topics:
+            count, size = await _feed(connection, process, topic, after, count, size)
+    assert process.stdin is not None, "it was asked for"
+    process.stdin.close()
+    told = await _answer(process)
+    about = {"name": asked["name"], "order": asked["rules"], "warnings": asked["warnings"]}
+    read = {"topics": [topic_text(each) for each in topics], "is_whole": count > 0 and size > 0}
+    return {**about, **read, **_with_text_pointers(safe(told))}
+
+
+async def _feed(  # noqa: PLR0913, PLR0917 - two bounds go through all topics
+    connection: AsyncSocket,
+    process: asyncio.subprocess.Process,
+    topic: bytes,
+    after: int,
+    count: int,
+    size: int,
+) -> tuple[int, int]:
+    """Have the messages of a topic judged; return what is left of the bounds."""
+    found = await connection.describe(topic)
+    for partition in found.partitions:
+        behind = after
+        while count > 0 and size > 0:
+            records = await connection.read_range(
+                partition.topic, behind, POINTER_MAX, min(count, _PIECE_COUNT), _PIECE_BYTES
+            )
+            if not len(records):
+                break
+            pointers = records.pointers.tolist()
+            data, starts = bytes(records.data), records.starts.tolist()
+            messages = [data[a + RECORD_HEADER_BYTES : b] for a, b in pairwise(starts)]
+            await _send(process, [topic, pointers, messages, found.properties.envelope])
+            behind, count, size = pointers[-1], count - len(pointers), size - len(data)
+    return count, size
+
+
+@asynccontextmanager
+async def _process() -> AsyncIterator[asyncio.subprocess.Process]:
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "poe.mapping.trial_process"),
+        stdin=pipe,
+        stdout=pipe,
+        stderr=asyncio.subprocess.DEVNULL,
+        limit=_LINE_MAX,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def _send(process: asyncio.subprocess.Process, message: object) -> None:
+    assert process.stdin is not None, "it was asked for"
+    process.stdin.write(msgpack.packb(message))
+    try:
+        await process.stdin.drain()
+    except ConnectionError as error:
+        await _answer(process)  # which tells why it has ended
+        raise _failed() from error
+
+
+async def _answer(process: asyncio.subprocess.Process) -> dict[str, Any]:
+    assert process.stdout is not None, "it was asked for"
+    line = await process.stdout.readline()
+    if not line:
+        raise _failed()
+    told: dict[str, Any] = json.loads(line)
+    if "error" in told:
+        raise RequestRefused(HTTPStatus.UNPROCESSABLE_ENTITY, told["error"])
+    return told
+
+
+def _failed() -> RequestRefused:
+    why = "the rules have taken too much memory or processor time; look at fewer messages"
+    return RequestRefused(HTTPStatus.UNPROCESSABLE_ENTITY, why)
+
+
+def _with_text_pointers(told: dict[str, Any]) -> dict[str, Any]:
+    for samples in told["samples"].values():
+        for each in samples:
+            each["pointer"] = str(each["pointer"])
+    return told
+
+
+ROWS: Final = (Row("/dry-run", {"POST": Level.READ}, post_dry_run),)

@@ -1,0 +1,124 @@
+"""Reads messages for pages, and shows them: in part where they are large, always as text."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
+
+from poe.client.async_socket import AsyncSocket
+from poe.errors import InvalidEnvelope, RequestRefused
+from poe.protocol import envelope
+from poe.protocol.ranges import IndexedRecords
+from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
+
+PREVIEW_BYTES: Final = 2048
+"""Of a message in a list."""
+_PAGE_BYTES: Final = 8 << 20
+
+Pair = tuple[int, bytes]
+"""Pointer and message."""
+
+
+async def read(
+    connection: AsyncSocket, topic: bytes, after: int, limit: int, last: int = POINTER_MAX
+) -> list[Pair]:
+    """Return messages behind a pointer, oldest first; of large ones fewer, but one at least."""
+    found = await connection.read_range(topic, after, last, limit, _PAGE_BYTES)
+    return list(_pairs(found))
+
+
+async def before(
+    connection: AsyncSocket, topic: bytes, last: int, first_ordinal: int, limit: int
+) -> list[Pair]:
+    """Return the last messages up to a pointer; of large ones fewer, but the last ones."""
+    behind = await connection.ordinal(topic, last)
+    while True:
+        begin = max(first_ordinal, behind - limit)
+        pointer = await connection.pointer_at(topic, begin)
+        if pointer is None or pointer > last:
+            return []
+        pairs = await read(connection, topic, pointer - 1, limit, last)
+        if limit == 1 or len(pairs) >= min(limit, behind - begin):
+            return pairs
+        limit = max(1, min(limit // 2, len(pairs)))
+
+
+def _pairs(found: IndexedRecords) -> Iterator[Pair]:
+    starts = found.starts.tolist()
+    for number, pointer in enumerate(found.pointers.tolist()):
+        yield pointer, bytes(found.data[starts[number] + RECORD_HEADER_BYTES : starts[number + 1]])
+
+
+async def one(connection: AsyncSocket, topic: bytes, pointer: int) -> bytes:
+    """Return a message.
+
+    Raises:
+        RequestRefused: 404, there is none at this pointer.
+    """
+    pairs = await read(connection, topic, max(0, pointer - 1), 1, pointer) if pointer else []
+    if not pairs:
+        why = f"there is no message at pointer {pointer}; it may have been trimmed"
+        raise RequestRefused(HTTPStatus.NOT_FOUND, why)
+    return pairs[0][1]
+
+
+def row(pointer: int, message: bytes, *, is_enveloped: bool) -> dict[str, Any]:
+    """Return a message as lists show it."""
+    key, value = None, message
+    if is_enveloped:
+        with suppress(InvalidEnvelope):
+            held = envelope.decode(message)
+            key = None if held.key is None else held.key[:PREVIEW_BYTES].decode(errors="replace")
+            value = b"" if held.value is None else held.value
+    told = {"pointer": str(pointer), "bytes": len(message), "key": key}
+    return {**told, **preview(value)}
+
+
+def preview(content: bytes) -> dict[str, Any]:
+    """Return the beginning as text where it is text, else in hex."""
+    part = content[:PREVIEW_BYTES]
+    for end in range(len(part), max(len(part) - 4, -1), -1):  # a letter may be cut in two
+        with suppress(UnicodeDecodeError):
+            text = part[:end].decode()
+            if "\0" not in text:
+                return {"form": "text", "preview": text}
+        if len(content) <= PREVIEW_BYTES:
+            break
+    return {"form": "hex", "preview": part[:256].hex(" ")}
+
+
+def decoded(content: bytes, form: str, *, is_whole: bool) -> dict[str, Any]:
+    """Return a message as text that people read, and in which form that is."""
+    if form == "envelope":
+        try:
+            held = envelope.decode(content)
+        except InvalidEnvelope as error:
+            return {**decoded(content, "auto", is_whole=is_whole), "error": str(error)}
+        headers = {
+            name: value.decode(errors="replace") for name, value in (held.headers or {}).items()
+        }
+        key = None if held.key is None else held.key.decode(errors="replace")
+        inner = decoded(held.value or b"", "auto", is_whole=is_whole)
+        return {**inner, "key": key, "headers": headers, "is_tombstone": held.value is None}
+    if form == "msgpack":
+        try:
+            text = repr(msgpack.unpackb(content, strict_map_key=False))
+        except (ValueError, msgpack.UnpackException) as error:
+            return {**decoded(content, "auto", is_whole=is_whole), "error": f"no msgpack: {error}"}
+        return {"form": "msgpack", "text": text}
+    shown = None if form == "hex" else _preview_all(content, is_whole=is_whole)
+    if shown is None and form in {"text", "json"}:
+        shown = content.decode(errors="replace")
+    if shown is None:
+        return {"form": "hex", "text": content.hex(" ")}
+    return {"form": "text", "text": shown}
+
+
+def _preview_all(content: bytes, *, is_whole: bool) -> str | None:
+    ends = [len(content)] if is_whole else range(len(content), max(len(content) - 4, -1), -1)
+    for end in ends:
+        with suppress(UnicodeDecodeError):
+            return content[:end].decode()
+    return None

@@ -1,0 +1,64 @@
+"""A trial in a process of its own, for rules that somebody has typed into a browser.
+
+It has no way to any server, knows no functions, and may be killed: whoever asks reads the messages.
+Asked on standard input in msgpack, it answers on standard output, a line of JSON each:
+
+1. {rules: text, names: topics} -> {name, rules, warnings, topics: those it reads}, or {error}
+2. [topic, pointers, messages, is_enveloped], as often as there are some; nothing is answered
+3. the end -> what `Trial.told` returns, or {error}
+"""
+
+import json
+import resource
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
+
+from poe.errors import PoeError
+from poe.mapping.checks import warnings
+from poe.mapping.document import load_text
+from poe.mapping.trial import Trial, columns_of, topics_of
+
+_PROCESSOR_S: Final = 10
+_MEMORY_MAX: Final = 4 << 30
+
+
+def main() -> None:
+    """Answer until the end of the input."""
+    resource.setrlimit(resource.RLIMIT_CPU, (_PROCESSOR_S, _PROCESSOR_S))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_MAX, _MEMORY_MAX))
+    # Without a buffer: that would wait until it is full.
+    with open(0, "rb", buffering=0, closefd=False) as given:  # noqa: PTH123 - it has no path
+        _run(msgpack.Unpacker(given, max_buffer_size=1 << 30))
+
+
+def _run(unpacker: Any) -> None:  # noqa: ANN401 - msgpack has no types
+    try:
+        asked = next(unpacker)
+        rules = load_text(asked["rules"], Path("rules.toml"), has_functions=False)
+        compiled = rules.compile()
+        _answer(
+            {
+                "name": rules.name,
+                "rules": [each.id for each in rules.rules],
+                "warnings": warnings(rules),
+                "topics": [each.hex() for each in topics_of(compiled, asked["names"])],
+            }
+        )
+        trial = Trial(compiled)
+        for topic, pointers, messages, is_enveloped in unpacker:
+            trial.take(columns_of(topic, pointers, messages, is_enveloped=is_enveloped))
+        _answer(trial.told())
+    except PoeError as error:
+        _answer({"error": str(error)})
+
+
+def _answer(told: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(told, ensure_ascii=True) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

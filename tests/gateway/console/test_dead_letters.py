@@ -1,0 +1,92 @@
+"""Dead letters in the console: seen, put back, let go."""
+
+import pytest
+
+from poe.client import Queue
+from poe.testing import wait_until
+
+TRIES = {"attempts_max": 1}
+
+
+@pytest.fixture
+def group(topic):
+    return f"of_{topic}"
+
+
+@pytest.fixture
+def queue(console, topic, group):
+    """A queue whose group has given up two messages."""
+    url = f"poe://127.0.0.1:{console.node.address[1]}"
+    console.node.put_many(topic, [b"one", b"two"])
+    with Queue(url, topic, group=group, group_options=TRIES) as queue:
+        for reason in ("no way", "broken"):
+            queue.get().dead(reason)
+        wait_until(lambda: len(letters(console, group)) == 2, 10)
+        yield queue
+
+
+def letters(console, group, **query):
+    reply = console.http.get(f"groups/{group}/dead", params=query)
+    assert reply.status_code == 200, reply.text
+    return reply.json()["rows"]
+
+
+def test_they_tell_where_they_were_and_why(console, queue, topic, group):
+    found = [
+        (each["topic"]["id"], each["reason"], each["preview"]) for each in letters(console, group)
+    ]
+    assert found == [(topic, "no way", "one"), (topic, "broken", "two")]
+    assert [each["preview"] for each in letters(console, group, filter="BROKEN")] == ["two"]
+    assert console.http.get(f"groups/{group}/dead").json()["open"] == 2
+
+
+def test_one_is_put_back(console, queue, group):
+    first = letters(console, group)[0]["pointer"]
+    reply = console.http.post(f"groups/{group}/dead/redrive", json={"pointer": first})
+    assert reply.json() == {"messages": 1}
+    with queue.get() as job:
+        assert job.value == b"one"
+
+
+def test_all_are_put_back_once(console, queue, group):
+    path = f"groups/{group}/dead/redrive"
+    assert console.http.post(path, json={}).json() == {"messages": 2}
+    assert letters(console, group) == []
+    assert console.http.post(path, json={}).json() == {"messages": 0}
+    values = []
+    for _ in range(2):
+        with queue.get() as job:
+            values.append(job.value)
+    assert values == [b"one", b"two"]
+
+
+def test_they_are_discarded_by_the_typed_name_of_the_group(console, queue, group):
+    path = f"groups/{group}/dead/discard"
+    assert console.http.post(path, json={"name": "other"}).status_code == 400
+    assert len(letters(console, group)) == 2
+    assert console.http.post(path, json={"name": group}).json() == {"messages": 2}
+    assert letters(console, group) == []
+    assert console.http.post(f"groups/{group}/dead/redrive", json={}).json() == {"messages": 0}
+
+
+def test_a_group_without_letters_has_none(console, topic, group):
+    console.node.put(topic, b"x")
+    url = f"poe://127.0.0.1:{console.node.address[1]}"
+    with Queue(url, topic, group=group) as queue:
+        queue.get().ack()
+    assert letters(console, group) == []
+    assert console.http.post(f"groups/{group}/dead/redrive", json={}).json() == {"messages": 0}
+
+
+@pytest.mark.parametrize(
+    "given", [{"pointer": 5}, {"pointer": "x"}, {"pointer": "9" * 30}, {"x": 1}]
+)
+def test_what_is_no_letter_is_told(console, queue, group, given):
+    assert console.http.post(f"groups/{group}/dead/redrive", json=given).status_code == 400
+    assert len(letters(console, group)) == 2
+
+
+def test_a_letter_that_is_not_there_is_told(console, queue, group):
+    reply = console.http.post(f"groups/{group}/dead/redrive", json={"pointer": "5"})
+    assert reply.status_code == 404
+    assert console.http.get("groups/nobody/dead").status_code == 404
