@@ -30,7 +30,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (_PROCESSOR_S, _PROCESSOR_S))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_MAX, _MEMORY_MAX))
     # Without a buffer: that would wait until it is full.
-    with open(0, "rb", buffering=0, closefd=False) as given:  # noqa: PTH123 - it has no path
+    with open(0, "rb", buffering=0, closefd=False) as given:
         _run(msgpack.Unpacker(given, max_buffer_size=1 << 30))
 
 

@@ -44,6 +44,7 @@ def test_a_wrong_token_is_told_and_another_can_be_pasted(chromium, console):
         ("groups", {}, "billing"),
         ("group", {"group": "billing"}, "oldest lease"),
         ("pipelines", {}, "No pipeline"),
+        ("dryrun", {}, "Nothing is put"),
         ("tree", {}, "appendix_sup"),
         ("events", {}, "billing"),
         ("connections", {}, "127.0.0.1"),

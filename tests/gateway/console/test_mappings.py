@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-
 RULES = """\
 name = "trial"
 source = {{ topics = ["{topic}"] }}
