@@ -46,6 +46,7 @@ SCRIPTS = (
     "fabric",
     "cluster",
     "mapping_runs",
+    "console",
 )
 
 
