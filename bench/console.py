@@ -127,10 +127,11 @@ def cost_samples(node: Running, shown: Console, turn_s: float) -> list[Sample]:
 @contextlib.contextmanager
 def tabs(shown: Console) -> Iterator[None]:
     """Hold streams open, each in a thread."""
-    is_over = threading.Event()
-    threads = [threading.Thread(target=watch, args=(shown, is_over)) for _ in range(TABS)]
+    is_over, are_open = threading.Event(), threading.Barrier(TABS + 1, timeout=30)
+    threads = [threading.Thread(target=watch, args=(shown, is_over, are_open)) for _ in range(TABS)]
     for each in threads:
         each.start()
+    are_open.wait()
     try:
         yield
     finally:
@@ -139,14 +140,16 @@ def tabs(shown: Console) -> Iterator[None]:
             each.join()
 
 
-def watch(shown: Console, is_over: threading.Event) -> None:
+def watch(shown: Console, is_over: threading.Event, are_open: threading.Barrier) -> None:
     """Be a tab: take what comes, and ask for the list of topics with each state of the node."""
     head = {"Cookie": shown.cookie}
-    stream = http.client.HTTPConnection(HOST, shown.port, timeout=0.5)
+    stream = http.client.HTTPConnection(HOST, shown.port, timeout=10)
     asked = http.client.HTTPConnection(HOST, shown.port, timeout=30)
     query = "&".join(f"view={each}" for each in VIEWS)
     stream.request("GET", f"/console/api/stream?{query}", headers=head)
     reply = stream.getresponse()
+    stream.sock.settimeout(0.5)
+    are_open.wait()
     while not is_over.is_set():
         try:
             line = reply.readline()

@@ -179,7 +179,7 @@ def _messages(connection: Socket, compiled: Compiled, pointer: int) -> Iterator[
 
 
 def _topics(connection: Socket, compiled: Compiled) -> list[DescribedTopic]:
-    found = topics_of(compiled, [each.name for each in connection.list_topics()])
+    found = topics_of(compiled, connection.topic_names())
     if not found:
         raise UnknownTopic(", ".join(compiled.rules.source.topics).encode())
     return [connection.describe(each) for each in found]

@@ -343,6 +343,10 @@ class AsyncSocket:
         """Return all topics, without their partitions, see `Socket.list_topics`."""
         return await self._ask(exchange.list_topics(are_all=are_all))
 
+    async def topic_names(self) -> list[bytes]:
+        """Return the names of all topics, see `Socket.topic_names`."""
+        return await self._ask(exchange.topic_names())
+
     async def copy(
         self, source: bytes | str, pointer: int, last: int, topic: bytes | str, put_id: PutId
     ) -> int:

@@ -492,6 +492,14 @@ class Socket:
         """
         return self._wire.ask(exchange.list_topics(are_all=are_all))
 
+    def topic_names(self) -> list[bytes]:
+        """Return the names of all topics, sorted, as `list_topics`, and much sooner.
+
+        Raises:
+            PoeError: as `control`.
+        """
+        return self._wire.ask(exchange.topic_names())
+
     def copy(
         self, source: bytes | str, pointer: int, last: int, topic: bytes | str, put_id: PutId
     ) -> int:

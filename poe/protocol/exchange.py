@@ -315,6 +315,20 @@ def list_topics(*, are_all: bool) -> Exchange[list[DescribedTopic]]:
     return _listed_behind(b"", [], are_all=are_all)
 
 
+def topic_names() -> Exchange[list[bytes]]:
+    """Ask for the names of all topics, page by page; a server that is older tells more."""
+    return _named_behind(b"", [])
+
+
+def _named_behind(after: bytes, told: list[bytes]) -> Exchange[list[bytes]]:
+    def finish(page: dict[bytes, Any]) -> Any:  # noqa: ANN401 - as `control` says
+        told.extend(map(bytes, page))
+        end = end_of(page, after)
+        return told if end is None else _named_behind(end, told)
+
+    return control("topic_list", {"after": after, "count": PAGE_COUNT, "brief": True}, finish)
+
+
 def _listed_behind(
     after: bytes, told: list[DescribedTopic], *, are_all: bool
 ) -> Exchange[list[DescribedTopic]]:

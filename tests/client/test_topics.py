@@ -34,6 +34,7 @@ def test_topics_are_adopted(socket):
     adopted = socket.adopt_topic("t", partitions=2, envelope=True)
     assert [each.messages for each in adopted.partitions] == [1, 1]
     assert [each.name for each in socket.list_topics()] == [b"t"]
+    assert socket.topic_names() == [b"t"]
 
 
 def test_a_wrong_property_is_told_before_anything_is_sent(socket):
@@ -61,6 +62,7 @@ def test_all_topics_are_listed_page_by_page(socket, monkeypatch):
         socket.write(name + b"-1", [b"1"])
     for name in names[1::2]:
         socket.write(name, [b"1"])
+    assert socket.topic_names() == names
     told = socket.list_topics()
     assert [each.name for each in told] == names
     assert [each.properties.partitions for each in told] == [2, 1] * 5

@@ -55,6 +55,7 @@ def begin(clients, frames, size):
     return left
 
 
+@pytest.mark.alone  # each of them must grow by 1 MiB in a second while it has its turn
 def test_frames_that_do_not_fit_together_all_get_through(node, crowd):
     """Each of them alone is nearly as large as the whole budget."""
     count = 8

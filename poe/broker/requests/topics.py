@@ -80,8 +80,12 @@ async def describe_topic(handler: RequestHandler, arguments: Arguments) -> dict[
 
 
 async def topic_list(handler: RequestHandler, arguments: Arguments) -> dict[bytes, Any]:
-    """Tell the topics by name, sorted; the node's own with `all`, partitions never."""
+    """Tell the topics by name, sorted; the node's own with `all`, partitions never.
+
+    With `brief` the names alone: descriptions of 10 000 topics take more than a second.
+    """
     after, count, are_all = page_of(arguments)
+    is_brief = arg.flag(arguments, "brief")
     told: dict[bytes, Any] = {}
     async with aclosing(_names(handler, after)) as found:
         async for names in found:
@@ -89,7 +93,7 @@ async def topic_list(handler: RequestHandler, arguments: Arguments) -> dict[byte
                 if len(told) >= count:
                     return told
                 if (are_all or not is_reserved(name)) and may_tell(handler.permissions, name):
-                    told[name] = _row(_properties(handler, name), name)
+                    told[name] = {} if is_brief else _row(_properties(handler, name), name)
     return told
 
 

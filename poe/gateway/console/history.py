@@ -109,6 +109,11 @@ class History:
             self._sampled = asyncio.Event()
             await asyncio.sleep(INTERVAL_S)
 
+    @property
+    def told(self) -> Told | None:
+        """What the node has told last; None before the first answer."""
+        return None if self._last is None else self._last[1]
+
     async def next_sample(self) -> None:
         """Wait until it was asked again, whether or not there was an answer."""
         await self._sampled.wait()

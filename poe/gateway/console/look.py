@@ -11,7 +11,7 @@ from typing import Final
 from poe.client.async_socket import AsyncSocket
 from poe.client.url import parse_url
 from poe.errors import CallTimeout, ConnectionClosed, PoeError, RemoteProtocolError
-from poe.gateway.console.history import History
+from poe.gateway.console.history import History, Told
 from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.options import GatewayOptions
 from poe.security.entry import Entry
@@ -36,6 +36,7 @@ class Look:
         self.timeout_s = options.read_timeout_s
         url = parse_url(self.url, entry)
         self._brokers = Brokers(url, {}, options.connect_timeout_s)
+        self._is_own = entry == options.entry
         self._idle: list[AsyncSocket] = []
         self._is_closed = False
         self.history = history
@@ -60,6 +61,17 @@ class Look:
                 self._idle.append(connection)
             else:
                 await connection.close()
+
+    async def counters(self) -> Told:
+        """Return what the node has counted; where the history has it of this identity, that.
+
+        Raises:
+            PoeError: it does not tell.
+        """
+        if self._is_own and self.history.told is not None:
+            return self.history.told
+        async with self.node() as connection:
+            return await connection.counters()
 
     async def close(self) -> None:
         """Close what is idle; what is in use is closed when it was given back."""

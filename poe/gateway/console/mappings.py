@@ -64,7 +64,7 @@ async def _run(
     visit: Visit, process: asyncio.subprocess.Process, text: str, after: int, limit: int
 ) -> object:
     async with visit.node() as connection:
-        names = [each.name for each in await connection.list_topics()]
+        names = await connection.topic_names()
         await _send(process, {"rules": text, "names": names})
         asked = await _answer(process)
         topics = [bytes.fromhex(each) for each in asked["topics"]]

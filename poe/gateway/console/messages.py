@@ -150,18 +150,19 @@ async def get_instant(visit: Visit) -> object:
     rows = []
     async with visit.node() as connection:
         found = [
-            each
-            for each in sorted(await connection.list_topics(), key=lambda topic: topic.name)
-            if wanted in topic_text(each.name).casefold()
+            each for each in await connection.topic_names() if wanted in topic_text(each).casefold()
         ]
         limit = min(asked.limit, _INSTANT_MAX)
-        for each in found[asked.offset : asked.offset + limit]:
+        for name in found[asked.offset : asked.offset + limit]:
             pairs: list[Pair] = []
+            is_enveloped = False
             with suppress(UnknownTopic):  # nothing was put onto it yet, or it is gone
-                pairs = await before(connection, each.name, at, 0, 1)
-            is_enveloped = each.properties.envelope
+                topic = await connection.describe(name)
+                is_enveloped = topic.properties.envelope
+                if topic.partitions:
+                    pairs = await before(connection, topic.partitions[0].topic, at, 0, 1)
             last = [row(*pair, is_enveloped=is_enveloped) for pair in pairs]
-            rows.append({**named(each.name), "last": last[0] if last else None})
+            rows.append({**named(name), "last": last[0] if last else None})
     return {"rows": rows, "total": len(found), "time_us": str(at)}
 
 

@@ -16,8 +16,8 @@ _RECENT_MAX: Final = 20
 
 async def overview_of(look: Look) -> dict[str, Any]:
     """Return what the overview shows; rates are those of the last interval."""
+    told = await look.counters()
     async with look.node() as connection:
-        told = await connection.counters()
         health = await connection.control("health")
         recent, options = [], {}
         if told["node"]:  # else who looks does not administer it
@@ -70,9 +70,7 @@ async def get_overview(visit: Visit) -> object:
 async def get_history(visit: Visit) -> object:
     """Return rates of the last hour or day; of the node for those who administer it."""
     is_day = visit.choice("range", "hour", "day") == "day"
-    async with visit.node() as connection:
-        told = await connection.counters()
-    if not told["node"]:
+    if not (await visit.look.counters())["node"]:
         return {"times_s": [], "series": {}}
     return visit.look.history.of_node(is_day=is_day)
 

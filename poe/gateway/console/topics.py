@@ -24,9 +24,10 @@ async def get_topics(visit: Visit) -> object:
     asked = paged(visit, "name", "rate")
     rates = visit.look.history.topic_rates()
     async with visit.node() as connection:
-        found = await connection.list_topics()
         wanted = asked.filter.casefold()
-        names = [each.name for each in found if wanted in topic_text(each.name).casefold()]
+        names = await connection.topic_names()
+        if wanted:
+            names = [each for each in names if wanted in topic_text(each).casefold()]
         names.sort(reverse=asked.is_descending)
         if asked.sort == "rate":
             names.sort(
