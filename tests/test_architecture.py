@@ -125,6 +125,14 @@ def test_import_poe_loads_neither_spark_nor_the_command_line():
     assert not {"pyspark", "confluent_kafka", "typer", "rich"} & loaded_by("import poe")
 
 
+@pytest.mark.slow
+def test_a_node_that_serves_knows_nothing_of_mappings():
+    statement = "from poe.testing import broker; entered = broker().__enter__()"
+    loaded = loaded_by(f"{statement}; entered.node.put('t', b'x'); entered.node.stop()")
+    assert "poe.broker.root" in loaded or any(each.startswith("poe.broker.") for each in loaded)
+    assert not {each for each in loaded if each.startswith("poe.mapping")}
+
+
 def test_public_names_are_the_checked_in_ones():
     listed = public_names.LIST.read_text().split()
     for package in public_names.present_packages():

@@ -47,6 +47,12 @@ one member goes on with: b'order 10' b'order 11' b'order 12'
 left for who comes next: []
 another group has all of them: 13
 """,
+    "mapping": """\
+greetings: [b'{"hello":"Ann"}']
+dead letters: 1
+large: [b'{"amount": 500}', b'{"amount": 700}']
+DE: [b'{"amount": 5, "country": "DE"}']
+""",
     "cluster": """\
 a node was killed: True
 done: 300 of 300

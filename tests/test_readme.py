@@ -28,11 +28,13 @@ TESTING = python_process.ROOT / "docs" / "testing.md"
 CONSUMER = python_process.ROOT / "docs" / "consumer.md"
 GROUPS = python_process.ROOT / "docs" / "groups.md"
 PRODUCER = python_process.ROOT / "docs" / "producer.md"
+MAPPING = python_process.ROOT / "docs" / "mapping.md"
 DEADLINE_S = 30
 PORT_SHOWN, GATEWAY_PORT_SHOWN = "5555", "8000"
 GATEWAY = re.compile(r"^\$ [^\n]*(poe gateway|:8000/).*\n(?:(?!\$ ).*\n)*", flags=re.MULTILINE)
 
 CLAIM = re.compile(r"^(\S.*?)\s+# -> (.+)$", flags=re.MULTILINE)
+FILE = re.compile(r"^```\w+ file=(\S+)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", flags=re.MULTILINE)
 POINTER = re.compile(r"\b\d{16}\b")
 
@@ -81,7 +83,7 @@ def program(document: Path) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "document",
-    [README, SUPERVISION, TABLES, TESTING, CONSUMER, GROUPS, PRODUCER],
+    [README, SUPERVISION, TABLES, TESTING, CONSUMER, GROUPS, PRODUCER, MAPPING],
     ids=lambda path: path.name,
 )
 def test_python_blocks_do_what_their_comments_claim(document, tmp_path):
@@ -109,7 +111,7 @@ class Terminal:
 
     def type(self, command: str, output_lines_count: int) -> list[str]:
         """Run a command and return its output, of an endless one as many lines as are expected."""
-        if not re.search(r"poe serve|poe gateway|--follow", command):
+        if not re.search(r"poe serve|poe gateway|poe mapping run|--follow", command):
             run = subprocess.run(
                 ["sh", "-c", command],
                 cwd=self._folder,
@@ -159,8 +161,11 @@ def terminal(tmp_path: Path, port: str) -> Iterator[Terminal]:
 
 
 @pytest.mark.slow
-def test_console_sessions_print_what_is_shown(terminal, port):
-    session = "".join(blocks(README, "console"))
+@pytest.mark.parametrize("document", [README, MAPPING], ids=lambda path: path.name)
+def test_console_sessions_print_what_is_shown(document, terminal, port, tmp_path):
+    for name, content in FILE.findall(document.read_text()):
+        (tmp_path / name).write_text(content)
+    session = "".join(blocks(document, "console"))
     if importlib.util.find_spec("uvicorn") is None:
         session = GATEWAY.sub("", session)
     session = session.replace(PORT_SHOWN, port).replace(GATEWAY_PORT_SHOWN, free_port())

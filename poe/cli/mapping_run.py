@@ -18,10 +18,10 @@ from poe.cli.output import counted, write_error, write_line
 from poe.cli.topic import Format, FormatOption
 from poe.errors import OptionError, UnknownTopic
 from poe.mapping import Columns, load
+from poe.mapping.dry_run import DryRun, columns_of, topics_of
 from poe.mapping.rule_set import Compiled
 from poe.mapping.runner import Runner
 from poe.mapping.station import RunOptions
-from poe.mapping.trial import Trial, columns_of, topics_of
 from poe.mapping.watch import Watch
 from poe.protocol import DescribedTopic, Socket
 from poe.protocol.pipeline_report import PipelineReport
@@ -82,13 +82,13 @@ def dry_run(
     ago_s = int(match[1]) * _UNITS_S[match[2]]
     pointer = max(0, round((time.time() - ago_s) * 1e6)) if ago_s else 0
     compiled = load(file).compile()
-    trial = Trial(compiled)
+    found = DryRun(compiled)
     with endpoint.looking() as connection:
         for batch in _messages(connection, compiled, pointer):
-            trial.take(_head(batch, limit - trial.looked))
-            if trial.looked >= limit:
+            found.take(_head(batch, limit - found.looked))
+            if found.looked >= limit:
                 break
-    told = trial.told()
+    told = found.told()
     if output_format is Format.JSON:
         write_line(json.dumps(told, ensure_ascii=False))
         return

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from poe.protocol import socket as connect
-from tests.cli.processes import complaint, poe_here
+from tests.cli.processes import Background, complaint, poe_here
 from tests.mapping.test_document import COMPLETE
+from tests.waiting import wait_until
 
 ORDERS = """\
 name = "orders"
@@ -142,3 +143,52 @@ def test_a_message_on_a_server_is_explained(file, server):
     assert lines(run)[-1] == "becomes\tto orders.vip (rule vip)"
     run = poe_here("mapping", "explain", file, *where, pointer + 1, port=server.port)
     assert "use that of a message of the topic" in complaint(run)
+
+
+@pytest.mark.slow
+def test_a_mapping_that_runs_is_listed_and_shown(file, server):
+    with connect("127.0.0.1", server.port) as connection:
+        connection.write(b"orders", [b'{"type": "order", "amount": 500}'])
+        with Background("mapping", "run", file, port=server.port):
+            wait_until(lambda: b"orders.vip" in connection.topics(), 20)
+            wait_until(lambda: "idle" in listed(server), 20)
+            name, state, where, count, _ = listed(server).split("\t")
+            assert (name, state, count) == ("orders", "idle", "1 partition")
+            run = poe_here("mapping", "show", "orders", "--format", "json", port=server.port)
+            shown = json.loads(run.stdout)
+            assert (shown["process"], shown["unit"], shown["state"]) == (where, "orders", "idle")
+        run = poe_here("mapping", "show", "others", port=server.port)
+        assert run.returncode == 1
+        assert "no mapping 'others' runs" in run.stderr.decode()
+        assert [message for _, message in connection.read(b"orders.vip", 0, 10)] == [
+            b'{"type": "order", "amount": 500}'
+        ]
+
+
+def listed(server):
+    return poe_here("mapping", "list", port=server.port).stdout.decode().rstrip("\n")
+
+
+@pytest.mark.slow
+def test_a_dry_run_puts_nothing_and_tells_programs(file, server):
+    with connect("127.0.0.1", server.port) as connection:
+        connection.write(b"orders", [b'{"type": "order", "amount": 500}', b"{", b"{}"])
+        arguments = ("mapping", "dry-run", file, "--from", "0s")
+        told = json.loads(poe_here(*arguments, "--format", "json", port=server.port).stdout)
+        assert told["messages"] == 3
+        assert told["targets"] == {"orders.vip": 1}
+        assert {each["action"] for each in told["rules"]} == {"to", "dead", "error"}
+        assert told["samples"]["orders.vip"][0]["after"] == '{"type": "order", "amount": 500}'
+        limited = json.loads(
+            poe_here(*arguments, "--limit", 1, "--format", "json", port=server.port).stdout
+        )
+        assert limited["messages"] == 1
+        assert connection.topics() == [b"orders"]
+    assert poe_here("mapping", "dry-run", file, "--from", "1w", port=server.port).returncode == 2
+
+
+@pytest.mark.slow
+def test_a_dry_run_of_topics_that_are_not_there_says_so(file, server):
+    run = poe_here("mapping", "dry-run", file, port=server.port)
+    assert run.returncode == 1
+    assert "orders" in complaint(run)

@@ -109,7 +109,7 @@ async def _feed(  # noqa: PLR0913, PLR0917 - two bounds go through all topics
 async def _process() -> AsyncIterator[asyncio.subprocess.Process]:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "poe.mapping.trial_process"),
+        *(sys.executable, "-m", "poe.mapping.dry_run_process"),
         stdin=pipe,
         stdout=pipe,
         stderr=asyncio.subprocess.DEVNULL,

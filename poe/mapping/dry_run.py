@@ -16,7 +16,7 @@ SAMPLES_MAX: Final = 3
 _SHOWN_MAX: Final = 500
 
 
-class Trial:
+class DryRun:
     """Takes messages, and adds up what would become of them. Functions are called."""
 
     def __init__(self, compiled: Compiled) -> None:

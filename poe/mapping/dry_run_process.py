@@ -1,11 +1,11 @@
-"""A trial in a process of its own, for rules that somebody has typed into a browser.
+"""A dry run in a process of its own, for rules that somebody has typed into a browser.
 
 It has no way to any server, knows no functions, and may be killed: whoever asks reads the messages.
 Asked on standard input in msgpack, it answers on standard output, a line of JSON each:
 
 1. {rules: text, names: topics} -> {name, rules, warnings, topics: those it reads}, or {error}
 2. [topic, pointers, messages, is_enveloped], as often as there are some; nothing is answered
-3. the end -> what `Trial.told` returns, or {error}
+3. the end -> what `DryRun.told` returns, or {error}
 """
 
 import json
@@ -19,7 +19,7 @@ import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 from poe.errors import PoeError
 from poe.mapping.checks import warnings
 from poe.mapping.document import load_text
-from poe.mapping.trial import Trial, columns_of, topics_of
+from poe.mapping.dry_run import DryRun, columns_of, topics_of
 
 _PROCESSOR_S: Final = 10
 _MEMORY_MAX: Final = 4 << 30
@@ -47,10 +47,10 @@ def _run(unpacker: Any) -> None:  # noqa: ANN401 - msgpack has no types
                 "topics": [each.hex() for each in topics_of(compiled, asked["names"])],
             }
         )
-        trial = Trial(compiled)
+        found = DryRun(compiled)
         for topic, pointers, messages, is_enveloped in unpacker:
-            trial.take(columns_of(topic, pointers, messages, is_enveloped=is_enveloped))
-        _answer(trial.told())
+            found.take(columns_of(topic, pointers, messages, is_enveloped=is_enveloped))
+        _answer(found.told())
     except PoeError as error:
         _answer({"error": str(error)})
 
