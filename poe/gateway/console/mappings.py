@@ -41,6 +41,11 @@ async def post_dry_run(visit: Visit) -> object:
     if not isinstance(text, str) or given.keys() - {"rules", "ago_s", "limit"}:
         why = "send rules (text in TOML), and ago_s (null: the oldest) and limit where you like"
         raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        why = "rules have half of a surrogate pair in them, which is no text"
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, why) from error
     if type(limit) is not int or not 1 <= limit <= LIMIT_MAX:
         why = f"limit is {limit!r:.100}; give a whole number from 1 to {LIMIT_MAX}"
         raise RequestRefused(HTTPStatus.BAD_REQUEST, why)

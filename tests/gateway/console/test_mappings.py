@@ -80,6 +80,8 @@ def test_wrong_rules_are_told(console, rules, old, new, told):
 def test_wrong_parameters_are_told(console, rules, given):
     assert dry_run(console, rules, **given).status_code == 400
     assert console.http.post("dry-run", json={"rules": 5}).status_code == 400
+    half = {"content": b'{"rules": "\\ud800"}', "headers": {"content-type": "application/json"}}
+    assert console.http.post("dry-run", **half).status_code == 400
 
 
 def test_rules_for_topics_that_are_not_there_find_nothing(console):
