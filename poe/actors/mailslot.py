@@ -33,10 +33,6 @@ class Mailslot:
                 raise LoopSystemOnly("Mailslot", "use run_blocking, or Work")
             self._event_loop = event_loop
 
-    def __len__(self) -> int:
-        """Return how many messages wait here, for who wants to post no more than some."""
-        return len(self._waiting)
-
     def post(self, message: object) -> None:
         """Leave a message; returns at once. Nobody hears of it if the actor has ended."""
         if self._event_loop is None:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
+from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from poe.actors import Call, Exit, GenServer, LoopAddress, Mailslot, Stop, Work
@@ -75,8 +76,10 @@ UNSEEN_MAX: Final = 1000
 """Nodes that are heard and not seen, of which that is remembered."""
 COMPLAINTS_MAX: Final = 1000
 """Nodes of which is remembered that they have sent nonsense; more are counted alone."""
-MAIL_MAX: Final = 10_000
-"""What peers have sent that may wait for this actor; more is dropped, and counted."""
+MAIL_MAX_BYTES: Final = 64 << 20
+"""What peers have sent that may wait for this actor; more is dropped, counted, and told."""
+_ENVELOPE_BYTES: Final = 1024
+"""What an envelope takes besides what is in it: many empty ones fill the memory, too."""
 
 _LOOK: Final = "look"
 _TOO_LATE: Final = "too late"
@@ -88,6 +91,28 @@ class FabricParts(NamedTuple):
 
     fabric: Fabric
     me: Peer
+
+
+class Mailroom:
+    """How much of what peers have sent may still wait; any thread may ask."""
+
+    def __init__(self, bytes_max: int = MAIL_MAX_BYTES) -> None:
+        self._lock = Lock()
+        self._free_bytes = bytes_max
+
+    def admit(self, payload: bytes) -> bool:
+        """Return whether there is room, and take it."""
+        size = len(payload) + _ENVELOPE_BYTES
+        with self._lock:
+            if size > self._free_bytes:
+                return False
+            self._free_bytes -= size
+            return True
+
+    def release(self, payload: bytes) -> None:
+        """Give back what one has taken, once it does not wait any more."""
+        with self._lock:
+            self._free_bytes += len(payload) + _ENVELOPE_BYTES
 
 
 class _Session(Enum):
@@ -137,6 +162,8 @@ class FabricActor(GenServer):
         """
         self._fabric, self._me = parts
         self._slot = Mailslot(self)
+        self._room = Mailroom()
+        self._dropped_before = 0
         self._session = _Session.OPEN
         self._may_reopen = True
         self._answered_in_a_row = 0
@@ -166,11 +193,10 @@ class FabricActor(GenServer):
 
     def _hear(self, event: FabricEvent) -> None:
         """Take what any thread brings."""
-        is_from_peer = isinstance(event, Asked | Published)
-        if is_from_peer and len(self._slot) >= MAIL_MAX:
-            self._counts["envelopes_dropped"] += 1
-        else:
+        if not isinstance(event, Asked | Published) or self._room.admit(event.payload):
             self._slot.post(event)
+        else:
+            self._counts["envelopes_dropped"] += 1
 
     async def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
         """Answer counts: of the fabric, and the sums of those of all senders."""
@@ -229,8 +255,10 @@ class FabricActor(GenServer):
     def _take_event(self, event: FabricEvent) -> Any:  # noqa: ANN401 - as `handle_info`
         match event:
             case Asked(sender, payload, answer):
+                self._room.release(payload)
                 self._take_ask(sender, payload, answer)
             case Published(sender, payload):
+                self._room.release(payload)
                 self._take_frames(sender, payload)
             case PeerUp(peer):
                 return self._find(peer)
@@ -335,6 +363,11 @@ class FabricActor(GenServer):
 
     def _look(self) -> Any:  # noqa: ANN401 - as `handle_info`
         self.send_after(LOOK_S, _LOOK)
+        dropped = self._counts["envelopes_dropped"]
+        if dropped > self._dropped_before:
+            count = dropped - self._dropped_before
+            logger.warning("%d envelopes of other nodes were dropped: too much waits here", count)
+            self._dropped_before = dropped
         if self._session is not _Session.OPEN:
             return None
         looked = partial(_post, self._slot)

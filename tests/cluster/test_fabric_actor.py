@@ -1,5 +1,6 @@
 """The actors of a fabric, on a simulated network and in simulated time."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -19,10 +20,12 @@ from poe.cluster.fabric.envelope import FRAME_MAX_BYTES, encode_envelope
 from poe.cluster.fabric.interface import PeerDown, PeerUp, Published, Refused
 from poe.cluster.fabric_actor import (
     LOOK_S,
+    MAIL_MAX_BYTES,
     SPLIT_LOOKS,
     STUCK_AFTER_S,
     WHOLE_AFTER,
     FabricParts,
+    Mailroom,
     fabric_specs,
 )
 from poe.cluster.identity import PROTOCOL, NodeRef, Peer
@@ -331,3 +334,69 @@ def test_a_session_is_opened_anew_when_a_node_is_seen_for_long_and_does_not_answ
         world.run(LOOK_S)
     assert (fabric.opened_count, node.metrics()["reopened"]) == (2, 1)
     assert PeerDown(mute.ref, "it does not answer") in node.told_members()
+
+
+class Overheard:
+    """A fabric whose other end a test has, too: what a peer sends while this node is busy."""
+
+    def __init__(self, fabric: Any) -> None:
+        self._fabric = fabric
+        self.hear: Any = None
+
+    def open(self, me, hear) -> None:
+        self.hear = hear
+        self._fabric.open(me, hear)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fabric, name)
+
+
+class Busy(GenServer):
+    """Holds up all others of its node while something is heard."""
+
+    def handle_call(self, request, caller):
+        hear, *events = request
+        for each in events:
+            hear(each)
+
+
+def test_what_waits_is_bounded_in_bytes_and_more_is_dropped_counted_and_told(world, caplog):
+    fabric = Overheard(world.network.fabric("a"))
+    node = SimulatedNode(peer_of("a"), fabric)
+    world.nodes.append(node)
+    world.run(0.1)
+    envelope = encode_envelope((b"x" * (1 << 20),))
+    fits = MAIL_MAX_BYTES // (len(envelope) + 1024)
+    busy = node.system.start(Busy)
+    assert busy is not None
+    events = [Published(peer_of("b").ref, envelope)] * (fits + 5)
+    for _ in range(2):  # what was taken has made room again
+        node.system.call(busy, (fabric.hear, *events))
+        world.run(0.1)
+    assert len(node.frames()) == 2 * fits
+    assert node.metrics()["envelopes_dropped"] == 10
+    world.run(LOOK_S)
+    assert "10 envelopes of other nodes were dropped" in caplog.text
+
+
+def test_what_is_not_from_a_peer_is_never_dropped(world):
+    fabric = Overheard(world.network.fabric("a"))
+    node = SimulatedNode(peer_of("a"), fabric)
+    world.nodes.append(node)
+    world.run(0.1)
+    payload = b"x" * (MAIL_MAX_BYTES - 1024)
+    busy = node.system.start(Busy)
+    assert busy is not None
+    events = Published(peer_of("c").ref, payload), PeerUp(peer_of("b"))
+    node.system.call(busy, (fabric.hear, *events))
+    world.run(0.1)
+    assert PeerUp(peer_of("b")) in node.told_members()
+
+
+def test_no_thread_takes_room_that_another_one_has():
+    room = Mailroom(100 * 1024)
+    with ThreadPoolExecutor(8) as threads:
+        admitted = list(threads.map(lambda _: room.admit(b""), range(4000)))
+    assert sum(admitted) == 100
+    room.release(b"")
+    assert [room.admit(b""), room.admit(b"")] == [True, False]
