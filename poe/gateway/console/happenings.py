@@ -50,16 +50,15 @@ async def _event_states(look: Look, _argument: str) -> AsyncGenerator[object]:
 async def _tree_states(look: Look, _argument: str) -> AsyncGenerator[object]:
     """Yield the tree: at once when something has happened, else each second that it differs."""
     shown: object = None
-    after = 0
     while True:
         async with look.node() as connection:
+            # What happens between the two is behind this one, and so is not waited past.
+            newest = (await connection.events(0, limit=1)).newest_seq
             rows = await connection.control("tree", all=False)
-            page = await connection.events(after, limit=1)
             if rows != shown:
                 shown = rows
                 yield {"rows": told_of(rows)}
-            after = page.newest_seq
-            await connection.events(after, limit=1, wait_s=_TREE_S)
+            await connection.events(newest, limit=1, wait_s=_TREE_S)
 
 
 async def get_events(visit: Visit) -> object:
