@@ -1,6 +1,7 @@
 """The same rules on Spark: any rules, any documents, the same result."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -63,7 +64,8 @@ def test_any_rules_decide_about_any_documents_as_without_spark(spark, patterns, 
         for each in frame.collect()
     ]
     for each in found:
-        each["headers"] = each["headers"] and {k: bytes(v) for k, v in each["headers"].items()}
+        headers: Any = each["headers"]
+        each["headers"] = headers and {name: bytes(value) for name, value in headers.items()}
     assert sorted(map(key_of, found)) == expected
 
 
