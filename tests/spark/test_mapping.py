@@ -64,8 +64,10 @@ def test_any_rules_decide_about_any_documents_as_without_spark(spark, patterns, 
         for each in frame.collect()
     ]
     for each in found:
-        headers: Any = each["headers"]
-        each["headers"] = headers and {name: bytes(value) for name, value in headers.items()}
+        found_headers: Any = each["headers"]
+        each["headers"] = found_headers and {
+            name: bytes(value) for name, value in found_headers.items()
+        }
     assert sorted(map(key_of, found)) == expected
 
 
