@@ -11,7 +11,7 @@ from poe.client.consumer.hand import Hand
 from poe.client.consumer.source import ConsumerOptions
 from poe.client.group.group_source import GroupSource
 from poe.client.group.membership import Membership
-from poe.errors import GroupFenced, GroupMismatch, MessagesLost, OptionError
+from poe.errors import GroupFenced, GroupMismatch, MessagesLost, OptionError, UnknownGroup
 from poe.protocol.envelope import encode
 from poe.protocol.server import Server
 from poe.testing import wait_until
@@ -26,7 +26,11 @@ def positions(node):
 
 
 def owners(node):
-    told = node.control("group", group="billing")
+    """Return who has which unit; a member that has only begun to join has made no group yet."""
+    try:
+        told = node.control("group", group="billing")
+    except UnknownGroup:
+        return {}
     return {each["unit"]: each["owner"] for each in told["units"]}
 
 
