@@ -3,6 +3,9 @@
 A node numbers what it tells of its copies: each change is from one version to the next. Who has
 missed one asks for all of it. Besides it is believed what others say of a node, whom they have
 asked to hold messages; if it does not say so itself in a while, it is asked.
+
+Of a node that was asked and has not answered nothing is believed; but it may hold the messages, and
+if it is gone for good, nobody will ever know.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -19,6 +22,8 @@ NODES_MAX: Final = 4096
 HEARSAY_NODES_MAX: Final = 1024
 """Those among them that have said nothing themselves: others have named them as holders. So who
 names many that there are not leaves room for those that there are."""
+UNANSWERED_MAX: Final = 1024
+"""Ranges of a stream that a node may hold; of more they are taken for one."""
 
 _NONE = RangeSet()
 
@@ -26,7 +31,7 @@ _NONE = RangeSet()
 class _Holding:
     """What is known of one node: of which of its lives, and up to which version."""
 
-    __slots__ = ("hearsay", "late_hearsay", "life_us", "ranges", "version")
+    __slots__ = ("hearsay", "late_hearsay", "life_us", "ranges", "unanswered", "version")
 
     def __init__(self) -> None:
         self.life_us = 0
@@ -36,14 +41,13 @@ class _Holding:
         """What of `ranges` others have said."""
         self.late_hearsay: dict[StreamId, RangeSet] = {}
         """What they had said already when hearsay was looked at for the last time."""
+        self.unanswered: dict[StreamId, RangeSet] = {}
+        """What it was asked to hold, and has not said anything of."""
 
     def confirm(self, stream: StreamId, after: int, last: int) -> None:
         """Take note that the node says something of a range itself."""
-        for hearsay in (self.hearsay, self.late_hearsay):
-            if stream in hearsay:
-                hearsay[stream].cut(after, last)
-                if not hearsay[stream]:
-                    del hearsay[stream]
+        for unsaid in (self.hearsay, self.late_hearsay, self.unanswered):
+            _cut(unsaid, stream, after, last)
 
 
 class Holders:
@@ -68,6 +72,23 @@ class Holders:
             for bounds in new:
                 hearsay.join(*bounds)
         return bool(new)
+
+    def note_unanswered(self, node: NodeRef, stream: StreamId, after: int, last: int) -> None:
+        """Take note that a node was asked to hold a range, and has not answered."""
+        unanswered = self._holding(node).unanswered
+        if stream not in unanswered and len(unanswered) >= STREAMS_MAX:
+            return
+        ranges = unanswered.setdefault(stream, RangeSet())
+        ranges.join(after, last)
+        if len(ranges) > UNANSWERED_MAX:
+            (first, _), *_, (_, end) = ranges
+            ranges.join(first, end)
+
+    def note_answered(self, node: NodeRef, stream: StreamId, after: int, last: int) -> None:
+        """Take note that a node has said whether it holds a range."""
+        holding = self._holdings.get(node)
+        if holding is not None and holding.unanswered:
+            _cut(holding.unanswered, stream, after, last)
 
     def has_room_for(self, node: NodeRef) -> bool:
         """Return whether it can be believed of a node what others say of it."""
@@ -149,6 +170,13 @@ class Holders:
         holding = self._holdings.get(node)
         return _NONE if holding is None else holding.ranges.get(stream, _NONE)
 
+    def may_be_held_by(self, node: NodeRef, stream: StreamId) -> list[Bounds]:
+        """Return what a node holds of a stream, or was asked to hold and has not answered."""
+        holding = self._holdings.get(node)
+        if holding is None:
+            return []
+        return union(holding.ranges.get(stream, _NONE), holding.unanswered.get(stream, _NONE))
+
     def said_by(self, node: NodeRef, stream: StreamId) -> list[Bounds]:
         """Return what a node has said itself that it holds of a stream."""
         holding = self._holdings.get(node)
@@ -181,6 +209,11 @@ class Holders:
             if ref.id != node or (before_epoch is not None and ref.epoch >= before_epoch)
         }
 
+    def forget_stream(self, stream: StreamId) -> None:
+        """Drop what nodes were asked to hold of a stream that is over and done everywhere."""
+        for holding in self._holdings.values():
+            holding.unanswered.pop(stream, None)
+
     def _holding(self, node: NodeRef) -> _Holding:
         """Return what is known of a node; of too many it is kept of none."""
         holding = self._holdings.get(node)
@@ -189,3 +222,11 @@ class Holders:
             if len(self._holdings) < NODES_MAX:
                 self._holdings[node] = holding
         return holding
+
+
+def _cut(ranges: dict[StreamId, RangeSet], stream: StreamId, after: int, last: int) -> None:
+    """Have nothing of a range there, nor an empty set."""
+    if stream in ranges:
+        ranges[stream].cut(after, last)
+        if not ranges[stream]:
+            del ranges[stream]

@@ -419,7 +419,7 @@ class BestEffortQueue:
 
     def _may_hold(self, node: NodeRef, stream: StreamId) -> list[Bounds]:
         """Return what a node holds of a stream, as far as that is known, or may hold."""
-        return union(self._holders.held_by(node, stream), self._recovery.survived(stream))
+        return union(self._holders.may_be_held_by(node, stream), self._recovery.survived(stream))
 
     def _check_group(self, record: GroupRecord) -> None:
         """See whether there may be a group, or may have been.
@@ -558,6 +558,7 @@ class BestEffortQueue:
 
     def _hear_stored(self, node: NodeRef, frame: Stored, now_us: int) -> None:
         stream, after, last, outcome = frame[1:]
+        self._holders.note_answered(node, stream, after, last)
         if outcome == "held" and not self._is_done(stream, after, last):
             self._gossip.note_hearsay(now_us)
             if self._holders.expect(node, stream, after, last):
@@ -602,6 +603,7 @@ class BestEffortQueue:
         for stream in self._over.settle(self._is_held_by_nobody):
             self.copies.forget(stream)
             self._collected.pop(stream, None)
+            self._holders.forget_stream(stream)
             for share in self._shares.values():
                 share.forget(stream)
 
@@ -772,6 +774,8 @@ class BestEffortQueue:
         self._finish(spread, now_us)
 
     def _finish(self, spread: Spread, now_us: int) -> None:
+        for node in spread.asked:
+            self._note_unanswered(node, spread)
         state, batch = spread.state(), spread.batch
         if spread.token is _AGAIN:
             self._counts[f"copied again {state}"] += batch.messages_count
@@ -788,14 +792,23 @@ class BestEffortQueue:
     def _replace(self, node: NodeRef, now_us: int) -> None:
         """Ask others instead of a node that will not answer."""
         for spread in [each for each in self._spreads.values() if node in each.asked]:
+            self._note_unanswered(node, spread)
             spread.heard(node, None)
             self._ask(spread, now_us)
 
     def _uncount(self, node: NodeRef, now_us: int) -> None:
         """Ask others instead of a node that is gone, with what it holds."""
         for spread in list(self._spreads.values()):
+            if node in spread.asked:
+                self._note_unanswered(node, spread)
             if spread.gone(node):
                 self._ask(spread, now_us)
+
+    def _note_unanswered(self, node: NodeRef, spread: Spread) -> None:
+        """Take note that a node may hold messages, for it was asked to and has not answered."""
+        if node != self.me:
+            batch = spread.batch
+            self._holders.note_unanswered(node, spread.stream, batch.after, batch.last)
 
     def _hold(
         self,

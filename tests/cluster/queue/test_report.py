@@ -1,15 +1,16 @@
 """The report: each message that came twice is in it, with its cause; certain is what came twice."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poe.cluster.frames import Again, Known
+from poe.cluster.frames import Again, Known, decode
 from poe.cluster.identity import NodeRef
 from poe.cluster.queue.knowledge import UNHEARD, Knowledge
 from poe.cluster.queue.report import SPLIT, repeated
 from poe.cluster.ranges import union
 from tests.cluster.queue.sharing import ITS, ME, MINE, OTHER, Node, Sharers, X, Y
-from tests.cluster.queue.wired import node_ref, peer_of
+from tests.cluster.queue.wired import Wired, node_ref, peer_of
 
 THIRD = node_ref(3)
 
@@ -152,6 +153,47 @@ def test_what_came_twice_is_told_when_its_stream_is_forgotten():
     assert rows
     node.share.forget(MINE)
     assert list(node.share.report()) == rows
+
+
+@pytest.mark.parametrize("how", ["under way", "over", "slow"])
+def test_who_was_asked_to_hold_messages_and_never_answered_may_have_handed_them_out(how):
+    nodes = Wired(2)
+    nodes.make_group(0)
+    nodes.put(0, [b"a"], deadline_s=0.1 if how == "over" else 9.0)
+    hear_and_say_nothing(nodes)
+    if how == "over":
+        nodes.cut.add(frozenset(nodes.refs))
+        nodes.wait(0.2)
+        assert nodes.results["put"].state == "under"
+    elif how == "slow":
+        nodes[0].peer_pace(nodes.refs[1], nodes.now_us, is_slow=True)
+    nodes.part(0, 1)
+    assert nodes.take(1)[1] == [b"a"]
+    nodes.kill(1)
+    assert nodes.take(0)[1] == [b"a"]
+    [row] = nodes[0].repeated("work")
+    assert (row.certainty, row.nodes) == ("may", (nodes.refs[0], nodes.refs[1]))
+
+
+def test_who_was_asked_to_hold_messages_and_refused_has_not_handed_them_out():
+    nodes = Wired(2, messages_max=1)
+    nodes.make_group(0)
+    nodes.put(1, [b"full"], token="full", copies=1)
+    nodes.settle()
+    nodes.put(0, [b"a"], deadline_s=0.1)
+    nodes.wait(0.2)
+    assert nodes.results["put"].state == "under"
+    nodes.kill(1)
+    assert nodes.take(0)[1] == [b"a"]
+    assert list(nodes[0].repeated("work")) == []
+
+
+def hear_and_say_nothing(nodes):
+    """Have all heard that is under way, and nothing of what is said then."""
+    nodes.collect()
+    for sender, node, body in [nodes.under_way.popleft() for _ in list(nodes.under_way)]:
+        nodes.queues[node].hear(sender, decode(body), nodes.now_us)
+    nodes.lose()
 
 
 ranges = st.lists(
