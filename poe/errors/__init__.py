@@ -5,7 +5,8 @@ are attributes too. The code travels on the wire and is never reused. "Nothing t
 error: it is a value (None, an empty list). The errors of the slab log stand in its own package.
 
 Ranges of codes: 1xx configuration, 2xx storage, 3xx protocol and security, 4xx broker, 5xx
-delivery, 6xx actors and, from 650, clusters, 7xx supervision, 8xx Spark, 9xx the HTTP gateway.
+delivery, 6xx actors and, from 650, clusters, from 680 their log, 7xx supervision, 8xx Spark, 9xx
+the HTTP gateway.
 """
 
 from poe.errors.actors import (
@@ -96,6 +97,16 @@ from poe.errors.kafka import (
     KafkaMissing,
     KafkaNotReady,
     KafkaRefused,
+)
+from poe.errors.log import (
+    CatalogChangedMeanwhile,
+    CopyIsBehind,
+    LogEngineMissing,
+    LogEngineUnfit,
+    NoLogEngine,
+    NoQuorum,
+    NotReplicated,
+    UnknownStream,
 )
 from poe.errors.mapping import (
     InvalidMapping,
@@ -189,6 +200,7 @@ __all__ = [
     "BufferFull",
     "CallFromActor",
     "CallTimeout",
+    "CatalogChangedMeanwhile",
     "ChildRequestRefused",
     "ChildStartFailed",
     "ClusterError",
@@ -198,6 +210,7 @@ __all__ = [
     "ConnectionClosed",
     "ConsumerClosed",
     "ConsumerError",
+    "CopyIsBehind",
     "CorruptGroup",
     "CorruptIdentity",
     "CorruptRecord",
@@ -236,6 +249,8 @@ __all__ = [
     "KafkaRefused",
     "LeaseLost",
     "LocalProtocolError",
+    "LogEngineMissing",
+    "LogEngineUnfit",
     "LoopSystemOnly",
     "MailboxFull",
     "MappingError",
@@ -244,6 +259,8 @@ __all__ = [
     "MessagesLost",
     "NameTaken",
     "NoDescriptors",
+    "NoLogEngine",
+    "NoQuorum",
     "NodeAlive",
     "NodeForgotten",
     "NodeNotRunning",
@@ -253,6 +270,7 @@ __all__ = [
     "NotAuthorized",
     "NotInCluster",
     "NotPicklable",
+    "NotReplicated",
     "NotSuspended",
     "OptionError",
     "OriginalServer",
@@ -326,6 +344,7 @@ __all__ = [
     "UnknownPlan",
     "UnknownQueue",
     "UnknownRequest",
+    "UnknownStream",
     "UnknownTopic",
     "WouldBlock",
     "WriteFailed",

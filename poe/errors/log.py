@@ -1,0 +1,108 @@
+"""680 to 699: what the replicated log refuses."""
+
+from poe.errors.cluster import ClusterError
+from poe.errors.root import shown
+from poe.errors.short_text import short_repr
+
+
+class NoQuorum(ClusterError):
+    """No majority of the nodes of a replicated topic is there; nothing is stored."""
+
+    code = 680
+    retriable = True
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(
+            f"no majority of nodes agrees on {what} just now; nothing is stored: retry when more "
+            "of them are back, which `poe cluster status` tells"
+        )
+
+
+class NoLogEngine(ClusterError):
+    """A node has no engine of the replicated log."""
+
+    code = 681
+
+    def __init__(self) -> None:
+        super().__init__(
+            "replicated topics need a cluster of three nodes or more, each of which is started "
+            "with `--cluster NAME --log-engine nats`; leave out `replicas` for a topic of this "
+            "node alone"
+        )
+
+
+class LogEngineMissing(ClusterError):
+    """What the replicated log runs on is not installed."""
+
+    code = 682
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(
+            f"the replicated log needs {what}; install it by `pip install poe-queue[log]`, or name "
+            "an engine of your own: `--log-engine nats://host:4222`"
+        )
+
+
+class LogEngineUnfit(ClusterError):
+    """The engine that was found is not one that promises can be kept with."""
+
+    code = 683
+
+    def __init__(self, why: str, remedy: str) -> None:
+        self.why = why
+        self.remedy = remedy
+        super().__init__(f"the engine of the replicated log cannot be used: {why}; {remedy}")
+
+
+class UnknownStream(ClusterError):
+    """The engine has no stream of a replicated topic."""
+
+    code = 684
+
+    def __init__(self, stream: str) -> None:
+        self.stream = stream
+        super().__init__(
+            f"the engine of the replicated log has no stream {short_repr(stream)}; its topic was "
+            "deleted, or somebody has removed it behind the nodes' back"
+        )
+
+
+class CatalogChangedMeanwhile(ClusterError):
+    """Two nodes have changed the same topic at once."""
+
+    code = 685
+    retriable = True
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(
+            f"{short_repr(key)} was changed by another node at the same moment; look at it, then "
+            "try again"
+        )
+
+
+class CopyIsBehind(ClusterError):
+    """A node's copy of a replicated topic is being made anew, and cannot be read yet."""
+
+    code = 686
+    retriable = True
+
+    def __init__(self, topic: bytes) -> None:
+        self.topic = topic
+        super().__init__(
+            f"the copy of replicated topic {shown(topic)} on this node is being fetched from "
+            "another one; retry in a moment, or read at another node"
+        )
+
+
+class NotReplicated(ClusterError):
+    """What only replicated topics have was asked of another one, or the other way round."""
+
+    code = 687
+
+    def __init__(self, topic: bytes, why: str) -> None:
+        self.topic = topic
+        self.why = why
+        super().__init__(f"topic {shown(topic)}: {why}")
