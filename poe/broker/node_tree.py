@@ -86,7 +86,7 @@ class NodeSup(Supervisor):
             ChildSpec(
                 id="scrubber",
                 actor=Scrubber,
-                args=(registry.store, parts.scrubber),
+                args=(registry.store, parts.scrubber, registry.routes.counters.scrub),
                 name="scrubber",
             ),
             ChildSpec(id=PIPELINES, actor=Pipelines, name=PIPELINES),

@@ -34,6 +34,9 @@ class DescribedPartition(NamedTuple):
     next_ordinal: int | None = None
     """What the next message gets; None likewise."""
 
+    roles: str = ""
+    """How many segments are written to, are read, and hibernate: `1 w 2 r 97 h`."""
+
 
 @dataclass(frozen=True, slots=True)
 class DescribedTopic:

@@ -123,7 +123,14 @@ def test_the_node_tells_of_itself(tmp_path):
         assert (told["connections"], told["accepted"]) == (2, 2)
         assert told["memory_bytes"] > 10_000_000
         assert told["cpu_s"] > 0
+        assert told["disk_free_bytes"] > 0
+        assert told["scrub"] == {"compared": 0, "damaged": 0, "ended_us": 0, "left": 0}
         assert told["started_us"] <= client.connections()[0]["since_us"]
+
+
+def test_room_on_the_disk_is_not_told_where_it_is_not_asked(tmp_path):
+    with Node(dir=tmp_path, port=None, min_free=0) as node:
+        assert node.counters()["node"]["disk_free_bytes"] is None
 
 
 def test_connections_tell_what_the_kernel_has_counted(tmp_path):

@@ -44,6 +44,10 @@ def test_damage_is_found_within_a_day_and_again_the_next(simulate, caplog, suffi
     with caplog.at_level(logging.ERROR):
         sim.advance(DAY)
         assert str(path.relative_to(sim.folder)) in caplog.text
+        scrub = sim.node.counters()["node"]["scrub"]
+        assert (scrub["damaged"], scrub["left"]) == (1, 0)
+        assert scrub["compared"] > 1
+        assert scrub["ended_us"] > 0
         caplog.clear()
         sim.advance(DAY)
         assert str(path.relative_to(sim.folder)) in caplog.text

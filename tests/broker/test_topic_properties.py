@@ -59,6 +59,7 @@ def test_a_topic_that_was_made_is_described_before_and_after_puts(sim):
         "messages": 0,
         "bytes": 0,
         "segments": 0,
+        "roles": "",
     }
     assert made["partitions"] == [{"topic": b"t-0", **empty}, {"topic": b"t-1", **empty}]
     first = sim.node.put(b"t-1", b"1")
@@ -74,6 +75,7 @@ def test_a_topic_that_was_made_is_described_before_and_after_puts(sim):
         "messages": 2,
         "bytes": 24,
         "segments": 1,
+        "roles": "1 w",
     }
 
 

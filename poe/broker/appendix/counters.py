@@ -78,10 +78,28 @@ class SyncCount:
         self.time_us += int(seconds * 1_000_000)
 
 
+class ScrubCount:
+    """How far the scrubber is, and what it has found since the node has started."""
+
+    __slots__ = ("compared", "damaged", "ended_us", "left")
+
+    def __init__(self) -> None:
+        self.compared = self.damaged = 0
+        """Segments that were read again, and those of them that were not as they should be."""
+        self.left = 0
+        """Segments that this round has still to look at."""
+        self.ended_us = 0
+        """When the last round has ended, since the epoch; 0 before the first one has."""
+
+    def as_map(self) -> dict[str, int]:
+        """Return what msgpack can carry."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
 class Counters:
     """The sums of a node: of its topics, and of itself."""
 
-    __slots__ = ("refused", "started_us", "syncs", "topics")
+    __slots__ = ("refused", "scrub", "started_us", "syncs", "topics")
 
     def __init__(self) -> None:
         self.started_us = 0
@@ -91,6 +109,7 @@ class Counters:
         self.refused: Counter[str] = Counter()
         """Requests of clients that are about no such topic, by the name of their error."""
         self.syncs = SyncCount()
+        self.scrub = ScrubCount()
 
     def topic(self, name: bytes) -> TopicCounter:
         """Return the counter of a topic that is served from now on."""

@@ -6,11 +6,13 @@ files itself. What it finds is logged; a reader is told of it by the read itself
 """
 
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from poe.actors import GenServer
+from poe.broker.appendix.counters import ScrubCount
 from poe.errors import NoDescriptors, StorageError
 from poe.option import Range, check_options
 from poe.storage import Store
@@ -44,9 +46,10 @@ class ScrubberOptions:
 class Scrubber(GenServer):
     """Compares all closed segments of a store with their sums, again and again."""
 
-    def init(self, store: Store, options: ScrubberOptions) -> None:
+    def init(self, store: Store, options: ScrubberOptions, count: ScrubCount) -> None:
         """Begin a first round after a while."""
         self._store = store
+        self._count = count
         self._rate = options.scrub_rate
         self._paths: list[str] = []
         self._path = ""
@@ -76,6 +79,7 @@ class Scrubber(GenServer):
                 if not self._paths:
                     logger.info("all closed segments were compared, %d damaged", self._found_count)
                     self._found_count = 0
+                    self._count.ended_us = time.time_ns() // 1000
                     return
                 self._path = self._paths.pop()
                 self._pieces = self._store.scrub(self._path)
@@ -88,9 +92,12 @@ class Scrubber(GenServer):
                 break
             except StorageError as error:
                 self._found_count += 1
+                self._count.damaged += 1
                 logger.error("segment %s: %s", self._path, error)
                 piece_bytes = None
             if piece_bytes is None:
                 self._pieces = None
+                self._count.compared += 1
+                self._count.left = len(self._paths)
             read_bytes += piece_bytes or 0
         self.send_after(_TICK_S * max(1.0, read_bytes / budget_bytes), _TICK)

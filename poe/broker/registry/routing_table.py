@@ -80,6 +80,8 @@ class RoutingTable(dict[bytes, Route]):
         """How often a read has gone on behind damaged records."""
         self.store_health: Callable[[], dict[str, Any]] = dict
         """Tells what is wrong with the store as a whole; its own."""
+        self.free_bytes: Callable[[], int | None] = _unknown
+        """Tells the room on the store's disk, as it was lately."""
         self.turnover_count = 0
         """How often a topic has come, or gone."""
         self.topics_of_group: Callable[[str], tuple[bytes, ...]] = _no_topics
@@ -107,6 +109,7 @@ class RoutingTable(dict[bytes, Route]):
         self.names = store.names
         self.turnover_count += 1
         self.store_health = store.health
+        self.free_bytes = lambda: store.space.free_bytes
 
     def leave_store(self) -> None:
         """Let go of the store, which is closed: who keeps a node that has stopped keeps no file."""
@@ -115,6 +118,7 @@ class RoutingTable(dict[bytes, Route]):
         self._resting_names = []
         self.removals = self.properties = None
         self.store_health = dict
+        self.free_bytes = _unknown
         self.topics_of_group = _no_topics
         self.queues = None
 
@@ -254,6 +258,10 @@ class RoutingTable(dict[bytes, Route]):
     def sorted_items(self) -> list[tuple[bytes, Route]]:
         """Return topics and routes as they are now, sorted."""
         return sorted(self.items())
+
+
+def _unknown() -> None:
+    return None
 
 
 def _no_topics(_group: str) -> tuple[bytes, ...]:

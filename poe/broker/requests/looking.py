@@ -67,6 +67,8 @@ def _node(handler: RequestHandler) -> dict[str, Any]:
         "newest_event": routes.events.newest_seq,
         "gaps": routes.gaps_count,
         "read_only": len(routes.read_only),
+        "disk_free_bytes": routes.free_bytes(),
+        "scrub": known.scrub.as_map(),
         "refused": dict(known.refused),
         "cpu_s": used.ru_utime + used.ru_stime,
         "memory_bytes": _memory_bytes(),

@@ -6,6 +6,7 @@ changes anything.
 """
 
 import contextlib
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from itertools import islice
@@ -163,7 +164,12 @@ def _partition_row(topic: bytes, rows: SegmentRows, next_ordinal: int) -> dict[s
         "messages": sum(info.count for info in infos),
         "bytes": sum(info.size_bytes for info in infos),
         "segments": len(infos),
+        "roles": _roles_text(Counter(info.role for info in infos)),
     }
+
+
+def _roles_text(counts: Counter[str]) -> str:
+    return " ".join(f"{counts[role]} {role}" for role in "wrh" if counts[role])
 
 
 async def _names(handler: RequestHandler, after: bytes) -> AsyncGenerator[Iterable[bytes], None]:

@@ -31,6 +31,7 @@ _GAUGES: Final = {
     "in_flight_bytes": ("in_flight_bytes", "Bytes of unfinished requests and replies."),
     "topics": ("topics", "Topics, and partitions of them, that are served."),
     "read_only": ("read_only_topics", "Topics that take no messages since their disk has failed."),
+    "disk_free_bytes": ("disk_free_bytes", "Room on the disk of the data; none where not asked."),
     "memory_bytes": ("resident_memory_bytes", "Physical memory of the process."),
 }
 _COUNTERS: Final = {
@@ -111,7 +112,8 @@ class NodeMetrics(Collector):
         if not node:
             return
         for name, (shown, text) in _GAUGES.items():
-            yield GaugeMetricFamily(f"poe_node_{shown}", text, value=node[name])
+            if node.get(name) is not None:
+                yield GaugeMetricFamily(f"poe_node_{shown}", text, value=node[name])
         for name, (shown, text) in _COUNTERS.items():
             yield CounterMetricFamily(f"poe_node_{shown}", text, value=node[name])
         started = "When the node has started, in seconds since the epoch."

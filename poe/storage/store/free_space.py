@@ -52,6 +52,11 @@ class FreeSpace:
             self._measure_room()
         self.look_for_folder()
 
+    @property
+    def free_bytes(self) -> int | None:
+        """Room on the disk when it was asked last; None where it is not asked."""
+        return self._free_bytes if self._min_free else None
+
     def leave(self) -> None:
         """Let go of the folder, and of its lock."""
         self._folder = None
