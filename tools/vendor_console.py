@@ -25,16 +25,10 @@ class Vendored(NamedTuple):
     """Its path in the package."""
     file: str
     """What it is called here."""
-    tail: str = ""
-    """What makes it a module."""
 
 
 FILES: Final = (
     Vendored("htm", "3.1.1", "Apache-2.0", "preact/standalone.module.js", "htm-preact.js"),
-    Vendored(
-        "uplot", "1.6.32", "MIT", "dist/uPlot.iife.min.js", "uplot.js", "\nexport default uPlot;\n"
-    ),
-    Vendored("uplot", "1.6.32", "MIT", "dist/uPlot.min.css", "uplot.css"),
 )
 
 
@@ -49,7 +43,7 @@ def main() -> None:
             with tarfile.open(archive) as packed:
                 member = packed.extractfile(f"package/{each.inside}")
                 assert member is not None, "it is a file"
-                content = member.read() + each.tail.encode()
+                content = member.read()
             (VENDOR / each.file).write_bytes(content)
             row = {name: getattr(each, name) for name in ("file", "package", "version", "licence")}
             manifest.append({**row, "sha256": sha256(content).hexdigest()})

@@ -246,41 +246,43 @@ export function Confirm({ title, text, type, action, onClose }) {
     <div class="fields"><button class="danger" disabled=${type && typed !== type}>${title}</button><button type="button" onClick=${onClose}>Cancel</button></div></form><//>`;
 }
 
+// A chart is drawn by the browser: themes and sizes are its style's business, and nothing is drawn anew.
+const WIDE = 1000, HIGH = 180;
+function ceiling(n) {
+  const power = 10 ** Math.floor(Math.log10(n || 1));
+  return [1, 2, 5, 10].find((each) => each * power >= n) * power;
+}
+function path(times, values, most) {
+  const begin = times[0], span = times.at(-1) - begin || 1;
+  let text = "", isPen = false;
+  values.forEach((value, index) => {
+    if (value === null || value === undefined) { isPen = false; return; }
+    text += `${isPen ? "L" : "M"}${(((times[index] - begin) / span) * WIDE).toFixed(1)} ${(HIGH - (value / most) * HIGH).toFixed(1)}`;
+    isPen = true;
+  });
+  return text;
+}
+export const Spark = ({ values, label }) => (values?.some(Boolean) ? html`<svg class="spark" role="img" aria-label=${label} viewBox=${`0 -8 ${WIDE} ${HIGH + 16}`} preserveAspectRatio="none"><path class="line0" d=${path(values.map((_, index) => index), values, Math.max(...values))} /></svg>` : html`<span class="quiet">–</span>`);
+
 export function Chart({ times_s: times, series, caption, format = numberText }) {
-  const own = useRef(null);
   const names = Object.keys(series);
-  const plot = useRef(null);
-  useEffect(() => {
-    let isWanted = true;
-    const draw = () => import("./vendor/uplot.js").then(({ default: Plot }) => {
-      if (!isWanted || !own.current) return;
-      plot.current?.destroy();
-      const style = getComputedStyle(document.documentElement);
-      const colour = (name) => style.getPropertyValue(name).trim();
-      const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
-      const lines = ["--accent", "--ok", "--warn", "--bad"];
-      plot.current = new Plot({
-        width: own.current.clientWidth, height: 180, legend: { show: false }, cursor: { show: false },
-        axes: [axis, { ...axis, size: 80, values: (_, ticks) => ticks.map(format) }],
-        series: [{}, ...names.map((label, index) => ({ label, stroke: colour(lines[index % 4]), width: 1.5, dash: index % 2 ? [6, 3] : undefined }))],
-      }, [times, ...names.map((name) => series[name])], own.current);
-    });
-    draw();
-    const media = matchMedia("(prefers-color-scheme: dark)");
-    media.addEventListener("change", draw);
-    addEventListener("resize", draw);
-    addEventListener("poe-theme", draw);
-    return () => {
-      isWanted = false;
-      media.removeEventListener("change", draw);
-      removeEventListener("resize", draw);
-      removeEventListener("poe-theme", draw);
-      plot.current?.destroy();
-      plot.current = null;
-    };
-  }, [times.length, times.at(-1), names.join()]);
-  const last = (name) => series[name].at(-1);
-  return html`<figure><div class="chart" ref=${own} aria-hidden="true"></div><figcaption class="quiet">${caption}: ${names.map((name, index) => `${index ? ", " : ""}${index % 2 ? "dashed" : "line"} ${name} ${last(name) === undefined || last(name) === null ? "–" : format(last(name))}`)}</figcaption>
+  const [at, setAt] = useState(null);
+  const shown = at === null || at >= times.length ? times.length - 1 : at;
+  const most = ceiling(Math.max(...names.flatMap((name) => series[name].map((each) => each ?? 0)), 0));
+  const text = (value) => (value === null || value === undefined ? "–" : format(value));
+  const point = (event) => {
+    const { left, width } = event.currentTarget.getBoundingClientRect();
+    const time = times[0] + ((event.clientX - left) / width) * (times.at(-1) - times[0]);
+    setAt(times.reduce((best, each, index) => (Math.abs(each - time) < Math.abs(times[best] - time) ? index : best), 0));
+  };
+  const cursor = at === null ? null : ((times[shown] - times[0]) / (times.at(-1) - times[0] || 1)) * WIDE;
+  return html`<figure><div class="chart" aria-hidden="true"><div class="ticks"><span>${format(most)}</span><span>${format(most / 2)}</span><span>0</span></div>
+      <svg viewBox=${`0 0 ${WIDE} ${HIGH}`} preserveAspectRatio="none" onPointerMove=${point} onPointerLeave=${() => setAt(null)}>
+        ${[0, 0.5, 1].map((part) => html`<path class="grid" d=${`M0 ${part * HIGH}H${WIDE}`} />`)}
+        ${names.map((name, index) => html`<path class=${`line${index}`} d=${path(times, series[name], most)} />`)}
+        ${cursor === null ? null : html`<path class="cursor" d=${`M${cursor} 0V${HIGH}`} />`}</svg>
+      <div class="ends"><span>${timeText(times[0] * 1e6).slice(0, 19)}</span><span>${timeText(times.at(-1) * 1e6).slice(0, 19)}</span></div></div>
+    <figcaption class="quiet">${caption}${at === null ? "" : ` at ${timeText(times[shown] * 1e6).slice(11, 19)}`}: ${names.map((name, index) => html`<span class=${`key${index}`}>${["line", "dashed", "dotted"][index]} ${name} ${text(series[name][shown])}</span> `)}</figcaption>
     <details><summary>As a table</summary><div class="scroll" tabindex="0" role="region" aria-label=${`${caption}, as a table`}><table><thead><tr><th>time</th>${names.map((name) => html`<th class="number">${name}</th>`)}</tr></thead>
-    <tbody>${times.slice(-30).map((time, index) => html`<tr><td>${timeText(time * 1e6)}</td>${names.map((name) => html`<td class="number">${numberText(series[name].slice(-30)[index])}</td>`)}</tr>`)}</tbody></table></div></details></figure>`;
+    <tbody>${times.slice(-30).map((time, index) => html`<tr><td>${timeText(time * 1e6)}</td>${names.map((name) => html`<td class="number">${text(series[name].slice(-30)[index])}</td>`)}</tr>`)}</tbody></table></div></details></figure>`;
 }
