@@ -170,11 +170,26 @@ class Member:
             if is_heard:
                 self.held.append(Held(lease, pointers_of(records), messages, node, life))
                 self.handed_count += len(messages)
+            else:
+                self._perhaps_return(hosted, name, lease, messages)
 
         request = LeaseRequest(self._group.name, me, limit, _BYTES_MAX, wait_s)
         number = self._ask(hosted, request, answered)
         if hosted.is_asked(number):
             self._waiting = hosted, number
+
+    def _perhaps_return(
+        self, hosted: Hosted, name: str, lease: Lease, messages: tuple[str, ...]
+    ) -> None:
+        """Have a node learn that who asked for messages was gone when it was answered; or never."""
+        node, cluster = hosted.node, self._cluster
+
+        def learn() -> None:
+            cluster.add("undelivered", node, client=name, **self._fields, messages=messages)
+            hosted.do(lambda queue: queue.undelivered(self._group.name, lease, node.now_us))
+
+        if cluster.random.random() < 0.5:
+            node.alarm(node.now_us, learn)
 
     def finish(self, held: Held) -> None:
         """Say that a lease is done, at the node that gave it."""
@@ -210,7 +225,8 @@ class Member:
         self._begin()
         if waiting is not None:
             hosted, number = waiting
-            if not hosted.node.is_frozen:
+            # Some are seen to be gone only when they are answered.
+            if not hosted.node.is_frozen and number % 3:
                 hosted.cancel(number)
 
     def _tell(self, held: Held, messages: Sequence[str], what: Done | Failed) -> None:

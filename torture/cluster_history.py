@@ -26,6 +26,7 @@ Kind = Literal[
     "down",  # `node` has been told that the life `made` of the node in `peers` is over
     "group",  # `client` makes `group` at `node`; `state`: its delivery
     "handed",  # `node` hands `messages` to `client`; `state` "lost": the answer is never heard
+    "undelivered",  # `node` learns that `messages`, which it has handed out, came to nobody
     "ack",  # `client` says at `node` that `messages` are done
     "acked",  # ... and was answered that they are
     "unheld",  # ... or that it does not hold them any more

@@ -165,13 +165,21 @@ def _is_told(history: History, event: Event) -> bool:
 
 
 def named_falsely(history: History) -> Iterator[str]:
-    """What the report calls certain has come twice."""
+    """What the report calls certain has come twice; what is known to have come to nobody does not
+    count.
+    """
     handed = history.by_message("handed")
+    undelivered = history.by_message("undelivered")
     for event in history.of("report"):
         if event.state == "certain":
             name = (event.queue, event.group)
             for message in event.messages:
-                if len(handed.get((name, message), ())) < 2:
+                known = [
+                    each
+                    for each in undelivered.get((name, message), ())
+                    if (event.node, event.life) in history.knowers(each, event.at_us, AGREED_US)
+                ]
+                if len(handed.get((name, message), ())) - len(known) < 2:
                     yield f"{event.node} says of {message} that it came twice to {name}"
 
 

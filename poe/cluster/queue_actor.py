@@ -101,6 +101,11 @@ class _Asker(NamedTuple):
     group: str
 
 
+def _is_gone(token: object) -> bool:
+    """Return whether who waits for a lease is not there any more."""
+    return isinstance(token, _Asker) and token.caller.is_done
+
+
 class QueueActor(GenServer):
     """Runs a `BestEffortQueue`."""
 
@@ -118,7 +123,7 @@ class QueueActor(GenServer):
         now_us = self._now_us()
         dice = random.Random()  # noqa: S311 - which nodes get copies
         self._queue = BestEffortQueue(
-            parts.record, parts.me.ref, parts.me.zone, now_us, dice, parts.copies
+            parts.record, parts.me.ref, parts.me.zone, now_us, dice, parts.copies, _is_gone
         )
         if parts.record.persist:
             await self._recover()

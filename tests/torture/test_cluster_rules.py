@@ -122,6 +122,15 @@ BROKEN = {
         "named falsely",
         [*SOUND, event(60, "report", A, (M1,), state="certain")],
     ),
+    "certain, though one of two is known to have come to nobody": (
+        "named falsely",
+        [
+            *SOUND,
+            event(20.5, "handed", B, (M1,), state="lost"),
+            event(20.6, "undelivered", B, (M1,)),
+            event(60, "report", A, (M1,), state="certain"),
+        ],
+    ),
     "done there, and handed out": (
         "again",
         [
@@ -184,6 +193,13 @@ ALLOWED = {
     "all holders were lost at once": [*without("ack", "acked"), *KILLS],
     "a node was lost that is not known to hold it": [
         each for each in [*SOUND, *KILLS] if each.kind not in {"ack", "acked", "stored"}
+    ],
+    "certain, and one of two came to nobody, as only a node knew that is gone": [
+        *SOUND,
+        event(50, "handed", B, (M1,), state="lost"),
+        event(50, "undelivered", B, (M1,)),
+        Event(50 * SECOND, "kill", **B, state="lost"),
+        event(60, "report", A, (M1,), state="certain"),
     ],
     "told to be dropped": [*without("ack", "acked"), event(23, "dropped", A, (M1, M2))],
     "a dead letter": [*without("ack", "acked"), event(23, "dead", A, (M1, M2))],

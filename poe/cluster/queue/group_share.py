@@ -38,7 +38,7 @@ from poe.cluster.queue.burials import Burials
 from poe.cluster.queue.ceding import Ceding
 from poe.cluster.queue.copies import Copies, Found
 from poe.cluster.queue.effects import Answer, Effect, Event, Tell
-from poe.cluster.queue.knowledge import UNHEARD
+from poe.cluster.queue.knowledge import UNDELIVERED, UNHEARD
 from poe.cluster.queue.ledger import Ledger
 from poe.cluster.queue.lending import Lendable, Lending, member_id
 from poe.cluster.queue.places import Places
@@ -55,6 +55,9 @@ UNHEARD_MAX: Final = 64
 
 HeldBy = Callable[[NodeRef, StreamId], Iterable[Bounds]]
 """Returns what another node holds of a stream, as far as that is known."""
+
+IsGone = Callable[[object], bool]
+"""Returns whether who asked, by its token, is not there any more to be answered."""
 
 _LATER: Final = object()
 
@@ -81,13 +84,14 @@ class GroupShare:
     first served.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - which group, whose part, and what its queue knows
         self,
         record: GroupRecord,
         me: NodeRef,
         copies: Copies,
         now_us: int,
         held_by: HeldBy = lambda _node, _stream: (),
+        is_gone: IsGone = lambda _token: False,
     ) -> None:
         known = copies.agree(record, me)
         self._ledger = Ledger(record, me, known.knowledge, now_us)
@@ -100,6 +104,7 @@ class GroupShare:
         self._burials = Burials(self._ledger, self._batches)
         self._polls: dict[object, _Poll] = {}
         self._held_by = held_by
+        self._is_gone = is_gone
         self._peers: dict[NodeRef, int] = {}
         """The nodes that are there, and since when."""
         self._unheard: dict[NodeRef, int] = {}
@@ -206,7 +211,12 @@ class GroupShare:
 
     def undelivered(self, lease: Lease, now_us: int) -> None:
         """Have somebody else get messages whose member was not told of them, and never will be."""
-        if lease.id:
+        if not lease.id:
+            return
+        if not self._ledger.is_once:
+            if self._ledger.has_unit(lease.topic):
+                stream, why = self._ledger.stream(lease.topic), (UNDELIVERED, self._ledger.me)
+                self._ledger.knowledge.note_again(stream, why, now_us, lease.after, lease.last)
             given_back = Failed(lease.id, lease.after, lease.last, "release")
             self._shared.acknowledge([], [given_back], now_us)
             self._go_on(now_us)
@@ -534,6 +544,9 @@ class GroupShare:
 
     def _serve_polls(self, now_us: int) -> None:
         for token, poll in list(self._polls.items()):
+            if self._is_gone(token):
+                del self._polls[token]
+                continue
             try:
                 leased: object = self._find(poll.request, poll.lost, now_us)
             except PoeError as error:

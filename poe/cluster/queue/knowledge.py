@@ -15,6 +15,9 @@ from poe.errors import GroupFull
 UNHEARD: Final = "unheard"
 """The cause of a range that `other` may have handed out and could tell nobody, since `node` has not
 heard of it."""
+UNDELIVERED: Final = "undelivered"
+"""The cause of a range that a node has handed out, and then learned that it came to no client, as
+far as can be known; `node` and `other` are both that node."""
 NOBODY: Final = NodeRef(bytes(8), 0)
 """In place of a node of which is not known who it is."""
 STREAMS_MAX: Final = 16_384

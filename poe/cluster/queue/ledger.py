@@ -104,6 +104,10 @@ class Ledger:
         """Return the stream that a unit is."""
         return self._streams[unit]
 
+    def has_unit(self, unit: bytes) -> bool:
+        """Return whether a unit is a stream of which something is known."""
+        return unit in self._streams
+
     def own(self, stream: StreamId, after: int, last: int, now_us: int) -> None:
         """Have a range handed out by this node, as far as it is not done."""
         if self.is_once and stream != StreamId(*self.me):

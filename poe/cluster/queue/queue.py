@@ -42,7 +42,7 @@ from poe.cluster.queue.effects import (
     Tell,
 )
 from poe.cluster.queue.gossip import Gossip
-from poe.cluster.queue.group_share import GroupShare
+from poe.cluster.queue.group_share import GroupShare, IsGone
 from poe.cluster.queue.holders import HEARSAY_NODES_MAX, Holders
 from poe.cluster.queue.knowledge import NOBODY, STREAMS_MAX
 from poe.cluster.queue.ledger import define
@@ -100,11 +100,13 @@ class BestEffortQueue:
         life_us: int,
         dice: random.Random,
         copies: Copies | None = None,
+        is_gone: IsGone = lambda _token: False,
     ) -> None:
         self.record = record
         self.me = me
         self.copies = Copies() if copies is None else copies
         self.copies.is_logged = record.persist
+        self._is_gone = is_gone
         self._stream = StreamId(me.id, me.epoch)
         self._candidates = Candidates(zone, dice)
         self._peers: dict[NodeRef, Peer] = {}
@@ -402,7 +404,7 @@ class BestEffortQueue:
         if before is not None:
             before.release_waiting()
             self._take_from(before, now_us)
-        share = GroupShare(record, self.me, self.copies, now_us, self._may_hold)
+        share = GroupShare(record, self.me, self.copies, now_us, self._may_hold, self._is_gone)
         self._shares[record.name] = share
         if before is not None:
             share.hear(self.me, before.paused, now_us)

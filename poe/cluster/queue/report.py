@@ -3,7 +3,8 @@
 A node counts what it hands out in the same step; all nodes join what each has counted. So a message
 that two nodes have counted came twice for certain, on both sides of a split as well. A node that is
 gone and was not heard of since may have handed out what it held; once it is heard again, what it
-has counted takes the place of that.
+has counted takes the place of that. Where a node has learned that what it handed out came to no
+client, for that was gone, nothing is certain of it any more.
 """
 
 from collections.abc import Collection, Iterator
@@ -12,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from poe.broker.groups.ranges import Bounds, RangeSet
 from poe.cluster.identity import NodeRef, StreamId
-from poe.cluster.queue.knowledge import UNHEARD, Knowledge, StreamKnowledge
+from poe.cluster.queue.knowledge import UNDELIVERED, UNHEARD, Cause, Knowledge, StreamKnowledge
 from poe.cluster.ranges import intersect, minus, union
 
 SPLIT: Final = "split"
@@ -66,15 +67,20 @@ def repeated_of(
             yield Repeated(stream, after, last, certainty, cause, nodes, since_us)
 
 
+_NOTHING: Final = 0, RangeSet()
+
 _Found = tuple[Certainty, str, tuple[NodeRef, NodeRef], int, list[Bounds]]
 
 
 def _certain(known: StreamKnowledge) -> Iterator[_Found]:
-    """Yield what two nodes have handed out: with a cause if one of them has known."""
+    """Yield what two nodes have handed out, or may have: with a cause if one of them has known."""
     for one, other in combinations(sorted(known.granted), 2):
         both = intersect(known.granted[one], known.granted[other])
         if not both:
             continue
+        unsure = intersect(both, union(_undelivered(known, one), _undelivered(known, other)))
+        yield "may", UNDELIVERED, (one, other), 0, unsure
+        both = minus(both, unsure)
         for cause, (since_us, ranges) in sorted(known.again.items(), key=_since):
             if cause.cause != UNHEARD and {cause.node, cause.other} == {one, other}:
                 named = intersect(both, ranges)
@@ -84,10 +90,19 @@ def _certain(known: StreamKnowledge) -> Iterator[_Found]:
 
 
 def _again(known: StreamKnowledge) -> Iterator[_Found]:
-    """Yield what one node has handed out again."""
+    """Yield what one node has handed out again, or may have."""
     for cause, (since_us, ranges) in sorted(known.again.items(), key=_since):
-        if cause.cause != UNHEARD and cause.node == cause.other:
-            yield "again", cause.cause, (cause.node, cause.other), since_us, list(ranges)
+        if cause.cause in {UNHEARD, UNDELIVERED} or cause.node != cause.other:
+            continue
+        nodes = cause.node, cause.other
+        unsure = intersect(ranges, _undelivered(known, cause.node))
+        yield "again", cause.cause, nodes, since_us, minus(ranges, unsure)
+        yield "may", UNDELIVERED, nodes, since_us, unsure
+
+
+def _undelivered(known: StreamKnowledge, node: NodeRef) -> RangeSet:
+    """Return of what a node has handed out it was learned that it came to no client."""
+    return known.again.get(Cause(UNDELIVERED, node, node), _NOTHING)[1]
 
 
 def _unheard(known: StreamKnowledge, heard: Collection[NodeRef]) -> Iterator[_Found]:

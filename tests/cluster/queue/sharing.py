@@ -30,7 +30,10 @@ class Node:
         self.now_us = START
         self.record = GroupRecord(b"jobs", "workers", options, 5, ME.id)
         self.held = {}
-        self.share = GroupShare(self.record, ref, self.copies, START, self.held_by)
+        self.gone: set[object] = set()
+        self.share = GroupShare(
+            self.record, ref, self.copies, START, self.held_by, self.gone.__contains__
+        )
         self.answers = {}
         self.tells = []
         self.others = []

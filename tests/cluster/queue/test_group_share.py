@@ -63,6 +63,18 @@ def test_who_is_gone_is_handed_nothing():
     assert node.take(X)[1] == [1, 2]
 
 
+def test_who_has_gone_while_it_waited_is_handed_nothing_and_the_next_one_is():
+    node = Node()
+    node.lease(X, wait_s=10.0, token="x")
+    node.lease(Y, wait_s=10.0, token="y")
+    node.gone.add("x")
+    node.hold(MINE, 0, 2)
+    node.collect()
+    assert pointers_of(node.answers.pop("y")) == [1, 2]
+    assert not node.answers
+    assert not list(node.share.report())
+
+
 def test_who_is_no_member_is_refused():
     node = Node(members=())
     node.hold(MINE, 0, 2)

@@ -188,6 +188,37 @@ def test_who_was_asked_to_hold_messages_and_refused_has_not_handed_them_out():
     assert list(nodes[0].repeated("work")) == []
 
 
+def test_what_came_to_no_client_may_have_come_twice_at_most():
+    nodes = Wired(2)
+    nodes.make_group(0)
+    nodes.put(0, [b"a"])
+    nodes.settle()
+    nodes[0].undelivered("work", nodes.take(0)[0], nodes.now_us)
+    nodes.wait(0.1)
+    nodes.kill(0)
+    assert nodes.take(1)[1] == [b"a"]
+    [row] = nodes[1].repeated("work")
+    assert (row.certainty, row.cause, set(row.nodes)) == ("may", "undelivered", set(nodes.refs))
+
+
+def test_what_one_node_hands_out_again_since_it_came_to_no_client_may_have_come_twice():
+    node = Node()
+    node.hold(MINE, 0, 4)
+    lease, _ = node.take(X, 2)
+    node.share.undelivered(lease, node.now_us)
+    node.take(X, 4)
+    assert told(node) == [(0, 2, "may", "undelivered", (ME, ME))]
+
+
+def test_what_came_to_clients_twice_though_to_one_of_three_it_did_not_is_named_as_well():
+    node = Node()
+    node.hold(MINE, 0, 4)
+    node.said(node.take()[0], "retry")
+    node.share.undelivered(node.take()[0], node.now_us)
+    node.take()
+    assert {each[2:4] for each in told(node)} == {("may", "undelivered")}
+
+
 def hear_and_say_nothing(nodes):
     """Have all heard that is under way, and nothing of what is said then."""
     nodes.collect()
