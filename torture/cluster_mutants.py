@@ -1,6 +1,6 @@
 """Ways to break queues across nodes on purpose; otherwise as `mutants.py`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 from poe.broker.groups.failures import NONE_YET
@@ -11,7 +11,7 @@ from poe.cluster.queue.knowledge import Knowledge, StreamKnowledge
 from poe.cluster.queue.ledger import Ledger
 from poe.cluster.queue.lending import Lending, member_id
 from poe.cluster.queue.queue import BestEffortQueue
-from poe.cluster.queue.spread import Spread
+from poe.cluster.queue.spread import Candidates, Spread
 from poe.cluster.ranges import covered
 
 ClusterMutant = Literal[
@@ -34,8 +34,8 @@ def _answer_early(patch: Any) -> None:
     """Count a copy when it is asked for."""
     next_nodes = Spread.next_nodes
 
-    def ask(self: Any, drawn: Iterable[NodeRef], now_us: int) -> list[NodeRef]:
-        nodes = next_nodes(self, drawn, now_us)
+    def ask(self: Any, candidates: Candidates, now_us: int) -> list[NodeRef]:
+        nodes = next_nodes(self, candidates, now_us)
         for node in nodes:
             self.heard(node, "held")
         return nodes

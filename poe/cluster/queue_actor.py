@@ -225,8 +225,13 @@ class QueueActor(GenServer):
             super().handle_info(message)
             return
         self._timer = None
-        self._queue.tick(self._now_us())
-        self._settle()
+        # Most often what it was armed for has happened since.
+        now_us, due_us = self._now_us(), self._queue.next_deadline_us()
+        if due_us is not None and due_us <= now_us:
+            self._queue.tick(now_us)
+            self._settle()
+        else:
+            self._arm()
 
     def _heed(self, nodes: NodesChanged) -> None:
         queue, now_us = self._queue, self._now_us()

@@ -757,7 +757,7 @@ class BestEffortQueue:
 
     def _ask(self, spread: Spread, now_us: int) -> None:
         """Ask further nodes to hold messages as far as needed, and answer what is over."""
-        nodes = spread.next_nodes(self._candidates.draw(now_us), now_us)
+        nodes = spread.next_nodes(self._candidates, now_us)
         if nodes:
             holders = (*spread.made, *spread.asked)
             is_copy = spread.token is _AGAIN or isinstance(spread.token, HandingOver)

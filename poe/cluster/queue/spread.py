@@ -3,10 +3,14 @@
 A node that is asked and does not hold the messages is replaced by the next one: at once when it
 says so, is down or slow, after `PATIENCE_US` when it says nothing. It is asked again when nobody
 else is left, since what it was sent may be lost; to hold what it holds already costs it nothing.
+
+Few bytes go to one more node earlier, when the one that was asked takes some times as long as it
+did of late: it may be frozen, which is known for sure only later. Whoever answers first counts, and
+what the other one holds then is a copy more.
 """
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from poe.cluster.batch import Batch
@@ -16,6 +20,14 @@ from poe.cluster.queue.effects import PutState
 
 PATIENCE_US: Final = 300_000
 """How long a node may say nothing before another one is asked."""
+HEDGE_TIMES: Final = 2
+HEDGE_MIN_US: Final = 3_000
+"""A node that takes so many times as long as the longest of late, and so long, is not waited for
+alone."""
+HEDGE_BYTES_MAX: Final = 16 * 1024
+"""What is larger waits for it: under much load to send more makes nobody quicker."""
+_FADING = 8
+"""A wait that was long counts less and less: by so much of it with each that is not."""
 DRAW_US: Final = 1_000_000
 """How long the same nodes are asked first, so that what each of them holds stays in few ranges."""
 SLOWER_US: Final = 10_000
@@ -49,6 +61,8 @@ class Candidates:
         self._out_until_us: dict[NodeRef, int] = {}
         self._took_us: dict[NodeRef, int] = {}
         """How long each took when it last held messages."""
+        self._longest_us: dict[NodeRef, int] = {}
+        """... and the longest that it took of late."""
         self._slower: dict[NodeRef, _Slower] = {}
         self._drawn: list[NodeRef] = []
         self._until_us = 0
@@ -64,6 +78,7 @@ class Candidates:
         self._slow.discard(node)
         self._out_until_us.pop(node, None)
         self._took_us.pop(node, None)
+        self._longest_us.pop(node, None)
         self._slower.pop(node, None)
         self._until_us = 0
 
@@ -84,6 +99,8 @@ class Candidates:
     def took(self, node: NodeRef, wait_us: int, now_us: int) -> None:
         """Take note of how long a node took to hold what it was asked to."""
         self._took_us[node] = wait_us
+        longest_us = self._longest_us.get(node, 0)
+        self._longest_us[node] = max(wait_us, longest_us - (longest_us - wait_us) // _FADING)
         if wait_us < SLOWER_US:
             self._slower.pop(node, None)
             return
@@ -92,6 +109,15 @@ class Candidates:
         least_us = min((self._took_us.get(each, 0) for each in others), default=wait_us)
         if wait_us >= SLOWER_TIMES * least_us:
             self._ask_last(node, now_us)
+
+    def hedge_us(self, node: NodeRef) -> int:
+        """Return how long a node is waited for alone, that is to hold few bytes."""
+        usual_us = HEDGE_TIMES * self._longest_us.get(node, 0)
+        return min(max(HEDGE_MIN_US, usual_us), PATIENCE_US)
+
+    def is_late(self, node: NodeRef, now_us: int) -> None:
+        """Take note that a node does not answer in the time that is usual for it."""
+        self._ask_last(node, now_us)
 
     def _ask_last(self, node: NodeRef, now_us: int) -> None:
         before = self._slower.get(node)
@@ -133,6 +159,9 @@ class Spread:
         """Since when each has said nothing, that was asked."""
         self.refused: dict[NodeRef, Outcome | None] = {}
         """What each said that does not hold them; None: it is gone, or slow."""
+        self._passed: NodeRef | None = None
+        """The node that has said nothing for so long that one more was asked."""
+        self._look_us = deadline_us
 
     def heard(self, node: NodeRef, outcome: Outcome | None) -> None:
         """Take what a node says of the messages; None: it will say nothing."""
@@ -151,20 +180,48 @@ class Spread:
         self.heard(node, None)
         return True
 
-    def next_nodes(self, drawn: Iterable[NodeRef], now_us: int) -> list[NodeRef]:
+    def next_nodes(self, candidates: Candidates, now_us: int) -> list[NodeRef]:
         """Return whom to ask now, and take note that they are asked."""
-        late_us = now_us - PATIENCE_US
-        waited = sum(since_us > late_us for since_us in self.asked.values())
-        missing = self.wanted - len(self.made) - waited
+        missing = self.wanted - len(self.made)
+        if missing <= 0:
+            return []
+        self._look_us = self.deadline_us
+        late = []
+        for node, since_us in self.asked.items():
+            if since_us + PATIENCE_US <= now_us:
+                late.append(node)
+            elif not self._is_passed(node, since_us, candidates, now_us):
+                missing -= 1
         if missing <= 0:
             return []
         met = self.made | self.asked.keys() | self.refused.keys()
-        chosen = [each for each in drawn if each not in met][:missing]
-        late = [node for node, since_us in self.asked.items() if since_us <= late_us]
+        chosen = [each for each in candidates.draw(now_us) if each not in met][:missing]
         chosen += late[: missing - len(chosen)]
         for node in chosen:
             self.asked[node] = now_us
+            self._look_at(now_us + self._wait_us(node, candidates))
         return chosen
+
+    def _is_passed(self, node: NodeRef, since_us: int, candidates: Candidates, now_us: int) -> bool:
+        """Return whether one more node is asked, and this one is still waited for."""
+        if node == self._passed:
+            self._look_at(since_us + PATIENCE_US)
+            return True
+        due_us = since_us + self._wait_us(node, candidates)
+        if due_us > now_us:
+            self._look_at(due_us)
+            return False
+        candidates.is_late(node, now_us)
+        self._passed = node
+        return True
+
+    def _wait_us(self, node: NodeRef, candidates: Candidates) -> int:
+        """Return how long a node is waited for alone; one is passed at most."""
+        is_hedged = self._passed is None and self.batch.size_bytes <= HEDGE_BYTES_MAX
+        return candidates.hedge_us(node) if is_hedged else PATIENCE_US
+
+    def _look_at(self, due_us: int) -> None:
+        self._look_us = min(self._look_us, due_us)
 
     @property
     def is_made(self) -> bool:
@@ -187,8 +244,7 @@ class Spread:
 
     def next_deadline_us(self) -> int:
         """Return when to look at it again."""
-        asked_us = max(self.asked.values(), default=self.deadline_us)
-        return min(self.deadline_us, asked_us + PATIENCE_US)
+        return self._look_us
 
 
 def _by_zones(drawn: list[NodeRef], zones: Mapping[NodeRef, str], own: str) -> list[NodeRef]:

@@ -6,6 +6,9 @@ from itertools import pairwise
 from poe.cluster.frames import Store, decode
 from poe.cluster.queue.spread import (
     DRAW_US,
+    HEDGE_BYTES_MAX,
+    HEDGE_MIN_US,
+    PATIENCE_US,
     SLOWER_FIRST_US,
     SLOWER_MAX_US,
     SLOWER_US,
@@ -113,3 +116,79 @@ def test_a_put_goes_elsewhere_once_a_holder_was_seen_to_be_slower():
         assert {result.state for result in nodes.results.values()} == {"ok"}
         # In a little more than a second: one, and one more when it is tried again.
         assert nodes[2].copies.messages_count <= 2
+
+
+def waits_beside_a_frozen_node(seed, messages, usual_us=300):
+    """Return how long each put takes while a third node says nothing, and nobody calls it slow."""
+    nodes = Wired(3, seed)
+    for number in range(50):
+        nodes.put(0, messages, f"before {number}")
+        nodes.now_us += usual_us
+        nodes.settle()
+    nodes.cut |= {frozenset((nodes.refs[2], other)) for other in nodes.refs[:2]}
+    waits = []
+    for number in range(100):
+        nodes.put(0, messages, number)
+        begin_us = nodes.now_us
+        while number not in nodes.results:
+            nodes.now_us += usual_us
+            nodes.wait(0.0001)
+        waits.append(nodes.now_us - begin_us)
+        nodes.wait(0.01)
+    assert {result[:2] for result in nodes.results.values()} == {("ok", 2)}
+    return waits
+
+
+def test_a_put_waits_for_a_node_that_says_nothing_no_longer_than_a_few_times_what_is_usual():
+    for seed in range(10):
+        waits = sorted(waits_beside_a_frozen_node(seed, [b"x"]))
+        assert waits[-1] <= HEDGE_MIN_US + 1000
+        # It is asked last then: once a second or so, a put waits for it at all.
+        assert waits[-4] <= 1000
+
+
+def test_what_is_usual_is_learned_from_each_node():
+    waits = [max(waits_beside_a_frozen_node(seed, [b"x"], 4000)) for seed in range(10)]
+    assert 8000 < max(waits) <= 8000 + HEDGE_MIN_US + 2 * 4000
+
+
+def test_many_bytes_are_not_sent_to_one_more_node_for_a_short_silence():
+    batch = [bytes(1000)] * (HEDGE_BYTES_MAX // 1000 + 1)
+    waits = [max(waits_beside_a_frozen_node(seed, batch)) for seed in range(10)]
+    assert max(waits) >= PATIENCE_US
+
+
+def test_a_long_wait_before_makes_nobody_wait_for_long():
+    made = candidates(A, B)
+    made.took(A, 200_000, 0)
+    assert made.hedge_us(A) == PATIENCE_US
+    for _ in range(100):
+        made.took(A, 300, 0)
+    assert made.hedge_us(A) == HEDGE_MIN_US
+
+
+def test_where_nobody_else_is_left_a_node_is_asked_again_when_patience_is_over_and_not_before():
+    nodes = Wired(2)
+    nodes.put(0, [b"x"])
+    nodes.lose()
+    nodes.wait(PATIENCE_US / 1e6 - 0.001)
+    assert nodes[1].copies.messages_count == 0
+    nodes.wait(0.002)
+    assert nodes.results["put"].state == "ok"
+
+
+def test_who_answers_late_has_a_copy_more_and_it_does_not_count():
+    nodes = Wired(3)
+    nodes.put(0, [b"x"])
+    nodes.collect()
+    (late,) = [each for each in nodes.under_way if isinstance(decode(each[2]), Store)]
+    nodes.under_way.clear()
+    nodes.wait((HEDGE_MIN_US + 1000) / 1e6)
+    assert nodes.results["put"][:3] == ("ok", 2, 2)
+    nodes.under_way.append(late)
+    nodes.wait(1)
+    assert [queue.copies.messages_count for queue in nodes.queues.values()] == [1, 1, 1]
+    nodes.make_group(0)
+    assert nodes.work(0) == [b"x"]
+    nodes.wait(1)
+    assert [queue.copies.messages_count for queue in nodes.queues.values()] == [0, 0, 0]
