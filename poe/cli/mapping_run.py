@@ -3,7 +3,8 @@
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,7 +25,7 @@ from poe.mapping.runner import Runner
 from poe.mapping.station import RunOptions
 from poe.mapping.watch import Watch
 from poe.protocol import DescribedTopic, Socket
-from poe.protocol.pipeline_report import PipelineReport
+from poe.protocol.pipeline_report import PipelineReport, RuleReport
 from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A mapping: .toml or .py.")]
@@ -124,6 +125,9 @@ def list_mappings(*, output_format: FormatOption = Format.TEXT, endpoint: Endpoi
 def show(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Of the mapping.")],
     *,
+    rules: Annotated[
+        bool, typer.Option("--rules", help="Rule by rule: how many have met it, and what became.")
+    ] = False,
     output_format: FormatOption = Format.TEXT,
     endpoint: Endpoint,
 ) -> ExitCode:
@@ -135,7 +139,11 @@ def show(
         return ExitCode.FAILURE
     for told in found:
         where = told["name"].rsplit(" ", 1)[1]
-        for unit in PipelineReport.from_map(told).queries:
+        report = PipelineReport.from_map(told)
+        if rules:
+            _show_rules(where, report.rules, output_format)
+            continue
+        for unit in report.queries:
             if output_format is Format.JSON:
                 row = {"process": where, "unit": unit.name, "state": unit.state}
                 row |= {"per_s": unit.rows_per_s, "lag_s": unit.lag_s, "reason": unit.last_error}
@@ -145,6 +153,16 @@ def show(
                 cells += [unit.last_error] if unit.last_error else []
                 write_line("\t".join(map(printable, cells)))
     return ExitCode.OK
+
+
+def _show_rules(where: str, rules: Sequence[RuleReport], output_format: Format) -> None:
+    for rule in rules:
+        if output_format is Format.JSON:
+            write_line(json.dumps({"process": where, **asdict(rule)}, ensure_ascii=False))
+            continue
+        counts = ", ".join(f"{name} {count}" for name, count in sorted(rule.counts.items()))
+        cells = [where, rule.name, rule.what, f"{rule.per_s:.0f} messages/s", counts]
+        write_line("\t".join(map(printable, cells)).rstrip())
 
 
 def _told(connection: Socket) -> list[dict[str, Any]]:

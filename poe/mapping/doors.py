@@ -1,7 +1,7 @@
 """Carries out the effects of one unit against a server, in the thread of its worker."""
 
 import threading
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -50,6 +50,24 @@ _TARGETS_KEPT_S: Final = 60.0
 _READ_BYTES: Final = 8 << 20
 
 
+class Tally:
+    """What has become of the messages of all units of a process; any thread may ask and tell."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def add(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """Count a batch, by rule and what became of its messages."""
+        with self._lock:
+            self._counts.update(counts)
+
+    def counts(self) -> Counter[tuple[str, str]]:
+        """Return what was counted since the process has started."""
+        with self._lock:
+            return Counter(self._counts)
+
+
 @dataclass(slots=True)
 class Status:
     """How far one unit is; its worker's thread alone changes it."""
@@ -63,7 +81,7 @@ class Status:
     batches: int = 0
     lost: int = 0
     """Messages that were deleted before they were read."""
-    counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+    tally: Tally = field(default_factory=Tally)
 
     def turn(self, state: State, reason: str = "") -> None:
         """Note what it does now."""
@@ -192,8 +210,7 @@ class Doors:
 
     def _count(self, counts: Mapping[tuple[str, str], int], messages: int, pointer: int) -> None:
         status = self._status
-        for key, count in counts.items():
-            status.counts[key] += count
+        status.tally.add(counts)
         status.messages += messages
         status.batches += 1
         status.pointer = pointer

@@ -2,16 +2,25 @@
 
 import os
 import socket as tcp
+from collections import Counter
 from time import monotonic
 from typing import Final
 
 from poe.actors import GenServer
 from poe.errors import PoeError
 from poe.mapping.doors import Status, now_us
+from poe.mapping.rule import fate_text
+from poe.mapping.rule_set import OTHERWISE
 from poe.mapping.station import Station, logger
 from poe.protocol import Socket
 from poe.protocol.client import open_socket
-from poe.protocol.pipeline_report import QUERIES_MAX, PipelineReport, QueryReport
+from poe.protocol.pipeline_report import (
+    QUERIES_MAX,
+    RULES_MAX,
+    PipelineReport,
+    QueryReport,
+    RuleReport,
+)
 
 _REPORT_S: Final = 1.0
 _CALL_TIMEOUT_S: Final = 5.0
@@ -30,6 +39,7 @@ class Reporter(GenServer):
         self._station = station
         self._socket: Socket | None = None
         self._before: dict[bytes, tuple[float, int]] = {}
+        self._counted: tuple[float, Counter[tuple[str, str]]] = monotonic(), Counter()
         self.send_after(0, _TELL)
 
     async def handle_info(self, message: object) -> None:
@@ -58,10 +68,40 @@ class Reporter(GenServer):
             pid=pid,
             queries=tuple(units) or (QueryReport(name="-", state="starting"),),
             kind="mapping",
+            rules=self._rules(),
         )
         answer = self._socket.control("pipeline_report", report=report.as_map())
         if isinstance(answer, dict) and answer.get("stop") is True:
             self._station.is_to_stop = True
+
+    def _rules(self) -> tuple[RuleReport, ...]:
+        """Return the rules in their order, and what has met them."""
+        now_s, counts = monotonic(), self._station.tally.counts()
+        before_s, before = self._counted
+        self._counted = now_s, counts
+        grown = counts - before
+        rules = self._station.rules
+        what = {each.id: fate_text(each.fate) for each in rules.rules}
+        what[OTHERWISE] = fate_text(rules.otherwise)
+        by_rule: dict[str, dict[str, int]] = {}
+        for (rule, action), count in counts.items():
+            by_rule.setdefault(rule, {})[action] = count
+        names = [*what, *sorted(by_rule.keys() - what.keys())]
+        if len(names) > RULES_MAX:
+            names = [*names[: RULES_MAX - 1], OTHERWISE]
+        per_s: Counter[str] = Counter()
+        for (rule, _), count in grown.items():
+            per_s[rule] += count
+        elapsed_s = max(now_s - before_s, 1e-3)
+        return tuple(
+            RuleReport(
+                name=name,
+                what=what.get(name, ""),
+                per_s=per_s[name] / elapsed_s,
+                counts=by_rule.get(name, {}),
+            )
+            for name in names
+        )
 
     def _unit(self, status: Status) -> QueryReport:
         now_s, count = monotonic(), status.messages

@@ -64,6 +64,24 @@ Fate = Route | Call | Ok | Drop | Retry | Stop | Dead
 """What a rule says becomes of the messages that meet it."""
 
 
+def fate_text(fate: Fate) -> str:
+    """Return what a rule does, in a few words, as `to orders.vip, audit`."""
+    match fate:
+        case Route(to=topics):
+            return f"to {', '.join(topics)}"
+        case Call(name=name, route=route):
+            return f"call {name}" + ("" if route is None else f", {fate_text(route)}")
+        case Drop(reason):
+            return f"drop: {reason}" if reason else "drop"
+        case Stop(why) | Dead(why):
+            word = type(fate).__name__.lower()
+            return f"{word}: {why}" if why else word
+        case Retry(after_s):
+            return "retry" if after_s is None else f"retry after {after_s:g} s"
+        case Ok():
+            return "ok"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """What a message has to be, and what becomes of it then."""

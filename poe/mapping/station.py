@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from poe.errors import PoeError
-from poe.mapping.doors import Doors, Place, Signals, Status, now_us
+from poe.mapping.doors import Doors, Place, Signals, Status, Tally, now_us
 from poe.mapping.judge import Judge
 from poe.mapping.message import topic_bytes
 from poe.mapping.rule_set import RuleSet
@@ -47,6 +47,7 @@ class Station:
     notes: list[str] = field(default_factory=list)
     """The newest that was told."""
     process: bytes = field(default_factory=lambda: os.urandom(4))
+    tally: Tally = field(default_factory=Tally)
     is_to_stop: bool = False
     """Whether somebody has asked for it at the node."""
     runs: Callable[[], "list[Run]"] = list
@@ -80,7 +81,7 @@ class Run:
         self.place = place
         self.signals = Signals()
         self.is_used = False
-        self.status = Status(place.unit)
+        self.status = Status(place.unit, tally=station.tally)
         self._position = position
         self._judges: tuple[RuleSet, Judge] | None = None
 

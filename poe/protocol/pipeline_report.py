@@ -5,7 +5,7 @@ has the types that it is said to have.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from types import NoneType
 from typing import Any, Final, Self
 
@@ -15,7 +15,11 @@ ACTIVE: Final = ("starting", "running", "restarting", "idle", "retrying", "waiti
 ENDED: Final = ("done", "stopped", "failed")
 TEXT_MAX: Final = 1000
 """Characters of an error that are told."""
+_SHORT_MAX: Final = 200
 QUERIES_MAX: Final = 100
+RULES_MAX: Final = 200
+"""Rules of a mapping that are told; a few bytes each."""
+_COUNTS_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +69,38 @@ class QueryReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RuleReport:
+    """One rule of a mapping, as it was when this was made."""
+
+    name: str
+    """Its id; `otherwise` is what no rule wants."""
+    what: str = ""
+    """What it does, in a few words: `to orders.vip, audit`."""
+    per_s: float = 0.0
+    """Messages that have met it, in the last second or so."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Messages since the process has started, by what became of them: to, drop, error …"""
+
+    @classmethod
+    def from_map(cls, values: object) -> Self:
+        """Check what came.
+
+        Raises:
+            RemoteProtocolError: no map, or a field is missing or has a wrong type.
+        """
+        report = cls(**_checked(cls, values, "rule report"))
+        told: dict[Any, Any] = dict(report.counts)
+        is_sound = len(told) <= _COUNTS_MAX and all(
+            isinstance(name, str) and len(name) <= _SHORT_MAX and type(count) is int
+            for name, count in told.items()
+        )
+        if not is_sound:
+            msg = "rule report: counts are no few numbers by name"
+            raise RemoteProtocolError(msg)
+        return replace(report, what=report.what[:_SHORT_MAX], name=report.name[:_SHORT_MAX])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineReport:
     """A pipeline and its queries; which of several runs it is tell `host` and `pid`."""
 
@@ -76,6 +112,8 @@ class PipelineReport:
     queries: tuple[QueryReport, ...]
     kind: str = "pipeline"
     """Or mapping: its partitions stand where a pipeline's queries do."""
+    rules: tuple[RuleReport, ...] = ()
+    """Of a mapping, in their order."""
 
     @property
     def state(self) -> str:
@@ -106,7 +144,12 @@ class PipelineReport:
         if len(queries) > QUERIES_MAX:
             msg = f"pipeline report has {len(queries)} queries; {QUERIES_MAX} at most"
             raise RemoteProtocolError(msg)
-        return cls(**{**checked, "queries": tuple(map(QueryReport.from_map, queries))})
+        if len(checked["rules"]) > RULES_MAX:
+            msg = f"pipeline report has {len(checked['rules'])} rules; {RULES_MAX} at most"
+            raise RemoteProtocolError(msg)
+        rules = tuple(map(RuleReport.from_map, checked["rules"]))
+        told = {**checked, "queries": tuple(map(QueryReport.from_map, queries)), "rules": rules}
+        return cls(**told)
 
 
 _TYPES: Final[Mapping[object, tuple[type, ...]]] = {
@@ -115,6 +158,8 @@ _TYPES: Final[Mapping[object, tuple[type, ...]]] = {
     float: (float, int),
     float | None: (float, int, NoneType),
     tuple[QueryReport, ...]: (list, tuple),
+    tuple[RuleReport, ...]: (list, tuple),
+    Mapping[str, int]: (dict,),
 }
 
 
@@ -124,10 +169,14 @@ def _checked(kind: type[Any], values: object, what: str) -> dict[str, Any]:
         msg = f"{what} is no map"
         raise RemoteProtocolError(msg)
     checked = {}
-    for field in fields(kind):
-        value = values.get(field.name, field.default)
-        if type(value) not in _TYPES[field.type]:
-            msg = f"{what}: {field.name} is missing or of a wrong type"
+    for each in fields(kind):
+        value = values.get(each.name, _default(each))
+        if type(value) not in _TYPES[each.type]:
+            msg = f"{what}: {each.name} is missing or of a wrong type"
             raise RemoteProtocolError(msg)
-        checked[field.name] = value[:TEXT_MAX] if isinstance(value, str) else value
+        checked[each.name] = value[:TEXT_MAX] if isinstance(value, str) else value
     return checked
+
+
+def _default(of: Field[Any]) -> object:
+    return of.default if of.default_factory is MISSING else of.default_factory()

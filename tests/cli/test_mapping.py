@@ -157,12 +157,24 @@ def test_a_mapping_that_runs_is_listed_and_shown(file, server):
             run = poe_here("mapping", "show", "orders", "--format", "json", port=server.port)
             shown = json.loads(run.stdout)
             assert (shown["process"], shown["unit"], shown["state"]) == (where, "orders", "idle")
+        by_rule = ("mapping", "show", "orders", "--rules", "--format", "json")
+        wait_until(lambda: counts_of(poe_here(*by_rule, port=server.port)).get("vip"), 20)
+        rows = [json.loads(row) for row in lines(poe_here(*by_rule, port=server.port))]
+        assert [row["name"] for row in rows][-1] == "otherwise"
+        vip = next(row for row in rows if row["name"] == "vip")
+        assert (vip["what"], vip["counts"]) == ("to orders.vip", {"to": 1})
+        text = poe_here("mapping", "show", "orders", "--rules", port=server.port).stdout.decode()
+        assert "vip\tto orders.vip\t" in text
         run = poe_here("mapping", "show", "others", port=server.port)
         assert run.returncode == 1
         assert "no mapping 'others' runs" in run.stderr.decode()
         assert [message for _, message in connection.read(b"orders.vip", 0, 10)] == [
             b'{"type": "order", "amount": 500}'
         ]
+
+
+def counts_of(run):
+    return {row["name"]: row["counts"] for row in map(json.loads, lines(run))}
 
 
 def listed(server):

@@ -246,6 +246,15 @@ def test_the_node_knows_what_runs(server, names):
             ),
             20,
         )
+        wait_until(lambda: rule_counts(server, name).get("all") == {"to": 3}, 20)
+
+
+def rule_counts(server, name):
+    """Return what the node knows of each rule of a mapping."""
+    told = [
+        each for each in server.node.control("pipelines") if each["name"].startswith(f"{name} ")
+    ]
+    return {rule["name"]: rule["counts"] for each in told for rule in each["rules"]}
 
 
 def test_the_group_is_as_far_as_the_mapping(server, names):

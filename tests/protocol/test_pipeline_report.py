@@ -3,7 +3,7 @@
 import pytest
 
 from poe.errors import RemoteProtocolError
-from poe.protocol.pipeline_report import TEXT_MAX, PipelineReport, QueryReport
+from poe.protocol.pipeline_report import TEXT_MAX, PipelineReport, QueryReport, RuleReport
 
 
 def report(*states):
@@ -28,7 +28,8 @@ def test_a_pipeline_runs_while_one_of_its_queries_may_go_on(states, state):
 
 def test_a_report_comes_back_as_it_was():
     query = QueryReport(name="q", state="running", rows_per_s=2.5, lag_s=0.25, batch=3, restarts=1)
-    before = PipelineReport(name="p", host="h", pid=7, queries=(query,))
+    rule = RuleReport(name="vip", what="to a", per_s=1.5, counts={"to": 5, "error": 1})
+    before = PipelineReport(name="p", host="h", pid=7, queries=(query,), rules=(rule,))
     assert PipelineReport.from_map(before.as_map()) == before
     assert query.summary() == "2 rows/s, lag 0.2 s"
 
@@ -45,6 +46,11 @@ def test_a_report_comes_back_as_it_was():
             {"queries": [{"name": "q", "state": "odd"}]},
             "query report has state 'odd'; use starting,",
         ),
+        ({"rules": [{}] * 201}, "pipeline report has 201 rules; 200 at most"),
+        ({"rules": [{"counts": {}}]}, "rule report: name is missing"),
+        ({"rules": [{"name": "r", "counts": [1]}]}, "rule report: counts is missing or of a wrong"),
+        ({"rules": [{"name": "r", "counts": {"to": "1"}}]}, "rule report: counts are no few"),
+        ({"rules": [{"name": "r", "counts": {1: 1}}]}, "rule report: counts are no few"),
         ({"queries": [{}] * 101}, "pipeline report has 101 queries; 100 at most"),
     ],
 )
