@@ -23,7 +23,7 @@ from poe.cli.put import payloads_of, target_and_payloads
 from poe.cli.topic import Format, FormatOption
 from poe.client.group.dead_letter import DeadLetter
 from poe.client.group.queue_core import COPIES_MAX, DELAY_MAX_S
-from poe.client.group.redrive import dead_letter_topic
+from poe.client.group.redrive import Choice, dead_letter_topic
 from poe.client.group.redrive import discard as discard_all
 from poe.client.group.redrive import redrive as redrive_all
 from poe.errors import ConfigError, InvalidEnvelope
@@ -52,6 +52,9 @@ class DumpFormat(StrEnum):
 
 QueueArgument: TypeAlias = Annotated[
     bytes, typer.Argument(metavar="QUEUE", parser=topic_name, autocompletion=complete_topic)
+]
+ReasonOption: TypeAlias = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="Only those whose reason holds this.")
 ]
 CopiesOption: TypeAlias = Annotated[
     int | None,
@@ -306,27 +309,33 @@ def _is_queue(connection: Socket, topic: bytes) -> bool:
 
 
 @asks_server
-def redrive(group: GroupArgument, endpoint: Endpoint) -> None:
+def redrive(group: GroupArgument, *, reason: ReasonOption = "", endpoint: Endpoint) -> None:
     """Put the messages that a group has given up back where they were.
+
+    With a reason those that were given up for another one go to the end of the topic.
 
     They stay in the dead letter topic, too; the group GROUP.redrive knows which were put back. What
     it is at when it is killed, up to 1000, is put back again the next time. A queue across nodes
     lets them go, once no other group wants them.
     """
     with endpoint.connect() as connection:
-        count = redrive_all(connection, endpoint.url, group, endpoint.options)
+        count = redrive_all(connection, endpoint.url, group, endpoint.options, _choice(reason))
     write_line(f"{counted(count, 'message')} put back")
 
 
 @asks_server
-def discard(group: GroupArgument, endpoint: Endpoint) -> None:
+def discard(group: GroupArgument, *, reason: ReasonOption = "", endpoint: Endpoint) -> None:
     """Have the messages that a group has given up until now not put back by any `redrive`.
 
     They stay in the dead letter topic until that is trimmed; a queue across nodes lets them go.
     """
     with endpoint.connect() as connection:
-        count = discard_all(connection, endpoint.url, group, endpoint.options)
+        count = discard_all(connection, endpoint.url, group, endpoint.options, _choice(reason))
     write_line(f"{counted(count, 'message')} discarded")
+
+
+def _choice(reason: str) -> Choice | None:
+    return Choice(reason=reason) if reason else None
 
 
 def _told(letter: DeadLetter, output_format: Format) -> str:

@@ -120,7 +120,8 @@ def test_dead_letters_are_told_and_put_back(node, run, properties):
             assert (job.value, job.attempts) == (b"poison\n", 0)
             job.dead("no use")
         wait_until(lambda: node.control("group_lag", group="workers")[b"jobs"]["messages"] == 0, 20)
-        assert run("queue", "discard", "workers") == "1 message discarded\n"
+        assert run("queue", "redrive", "workers", "--reason", "way") == "0 messages put back\n"
+        assert run("queue", "discard", "workers", "--reason", "NO USE") == "1 message discarded\n"
         assert run("queue", "redrive", "workers") == "0 messages put back\n"
 
 

@@ -7,18 +7,21 @@ across nodes lets them go, once no other group wants them.
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from poe.client.consumer.consumer import Consumer
 from poe.client.consumer.source import Received
 from poe.client.group.dead_letter import DeadLetter
 from poe.client.group.queue import Queue
-from poe.errors import InvalidEnvelope
-from poe.protocol import Socket
+from poe.errors import InvalidEnvelope, OptionError, UnknownGroup
+from poe.protocol import DescribedTopic, Socket
 from poe.protocol.envelope import encode
+from poe.record import POINTER_MAX
+from poe.topic_name import topic_text
 
 BATCH: Final = 1000
 """Letters that come again at most, where whoever puts them back is killed."""
@@ -36,8 +39,39 @@ def redriver(group: str) -> str:
     return f"{group}.redrive"
 
 
-def redrive(connection: Socket, url: str, group: str, entry: Mapping[str, Any]) -> int:
-    """Put all that a group has given up back where it was; return how many messages.
+class Letter(NamedTuple):
+    """A message of a dead letter topic, as it is stored."""
+
+    pointer: int
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which letters are dealt with; those in front of them, that are not, go to the end.
+
+    So a letter that was not chosen is as open as before, with a new pointer.
+    """
+
+    reason: str = ""
+    """A text that the reason holds, in whatever case."""
+
+    pointer: int | None = None
+    """Of the one letter; None for all."""
+
+    def takes(self, letter: Letter) -> bool:
+        """Return whether a letter is dealt with; what is no letter is not."""
+        if self.pointer is not None and letter.pointer != self.pointer:
+            return False
+        with suppress(InvalidEnvelope):
+            return self.reason.casefold() in DeadLetter.of(letter.content).reason.casefold()
+        return False
+
+
+def redrive(
+    connection: Socket, url: str, group: str, entry: Mapping[str, Any], choice: Choice | None = None
+) -> int:
+    """Put what a group has given up back where it was; return how many messages.
 
     What it is at when it is killed, `BATCH` at most, is put back again the next time.
 
@@ -46,21 +80,27 @@ def redrive(connection: Socket, url: str, group: str, entry: Mapping[str, Any]) 
         url: of the same.
         group: whose letters.
         entry: `tls` and `credentials`, as a consumer takes them.
+        choice: which letters; None: all.
+
+    Raises:
+        OptionError: of a queue across nodes all letters are dealt with, or none.
     """
-    return _deal(connection, url, group, entry, partial(put_back, connection))
+    return _deal(connection, url, group, entry, partial(put_back, connection), choice)
 
 
-def discard(connection: Socket, url: str, group: str, entry: Mapping[str, Any]) -> int:
-    """Have no letter of a group put back that is there now; return how many. As `redrive`."""
-    return _deal(connection, url, group, entry, len)
+def discard(
+    connection: Socket, url: str, group: str, entry: Mapping[str, Any], choice: Choice | None = None
+) -> int:
+    """Have letters of a group not put back that are there now; return how many. As `redrive`."""
+    return _deal(connection, url, group, entry, len, choice)
 
 
-def put_back(connection: Socket, letters: list[bytes]) -> int:
+def put_back(connection: Socket, letters: list[Letter]) -> int:
     """Put messages back where they were; return how many."""
     found = []
     for each in letters:
         with suppress(InvalidEnvelope):
-            found.append(DeadLetter.of(each))
+            found.append(DeadLetter.of(each.content))
     count = 0
     for origin, some in groupby(found, attrgetter("origin")):
         messages = [each.message for each in some if each.message]
@@ -70,12 +110,13 @@ def put_back(connection: Socket, letters: list[bytes]) -> int:
     return count
 
 
-def _deal(
+def _deal(  # noqa: PLR0913, PLR0917 - as `redrive`, and what is done
     connection: Socket,
     url: str,
     group: str,
     entry: Mapping[str, Any],
-    handle: Callable[[list[bytes]], int],
+    handle: Callable[[list[Letter]], int],
+    choice: Choice | None,
 ) -> int:
     count = 0
     topic = dead_letter_topic(group, connection.control("group", group=group)["options"])
@@ -83,21 +124,68 @@ def _deal(
     if found is None:  # a group on it now would be in the way of one on a queue later
         return 0
     if found.queue is not None:
+        if choice is not None:
+            allowed = "none: of a queue across nodes all letters are dealt with"
+            raise OptionError("choice", topic_text(topic), allowed)
         with Queue(url, topic, group=redriver(group), **entry) as letters:
             while (job := letters.get(timeout_s=_LETTERS_S)) is not None:
                 with job:
-                    count += handle([job.value or b""])
+                    count += handle([Letter(0, job.value or b"")])
         return count
-    options = {**entry, "commit": "manual", "batch": BATCH, "on_corrupt": "skip"}
+    one = choice is not None and choice.pointer is not None
+    left = _left(connection, group, found, choice)
+    # Of one letter alone only those in front of it are to be moved.
+    options = {**entry, "commit": "manual", "batch": 1 if one else BATCH, "on_corrupt": "skip"}
     with Consumer(url, topic, group=redriver(group), **options) as consumer:
         for batch in consumer.batches():
-            count += handle(list(map(_letter, batch)))
+            if choice is not None and not left:
+                break
+            parts = [found.partitions[each.partition].topic for each in batch]
+            got = list(map(_letter, batch))
+            count += _sort(connection, parts, got, handle, choice)
             consumer.commit()
+            for part, each in zip(parts, got, strict=True):
+                if each.pointer >= left.get(part, POINTER_MAX):
+                    del left[part]
     return count
 
 
-def _letter(received: Received) -> bytes:
+def _left(
+    connection: Socket, group: str, found: DescribedTopic, choice: Choice | None
+) -> dict[bytes, int]:
+    """Return up to where each partition is to be gone through; what is put behind comes later."""
+    done: dict[bytes, int] = {}
+    with suppress(UnknownGroup):
+        lag = connection.control("group_lag", group=redriver(group))
+        done = {unit: row["position"] or 0 for unit, row in lag.items()}
+    most = POINTER_MAX if choice is None or choice.pointer is None else choice.pointer
+    ends = {each.topic: min(each.newest or 0, most) for each in found.partitions}
+    return {topic: end for topic, end in ends.items() if end > done.get(topic, 0)}
+
+
+def _sort(
+    connection: Socket,
+    parts: list[bytes],
+    letters: list[Letter],
+    handle: Callable[[list[Letter]], int],
+    choice: Choice | None,
+) -> int:
+    """Deal with those that are chosen, and put the others behind all of their partition."""
+    if choice is None:
+        return handle(letters)
+    chosen = [each for each in letters if choice.takes(each)]
+    count = handle(chosen) if chosen else 0
+    others: dict[bytes, list[bytes]] = {}
+    for part, each in zip(parts, letters, strict=True):
+        if not choice.takes(each):
+            others.setdefault(part, []).append(each.content)
+    for part, contents in others.items():
+        connection.write(part, contents)
+    return count
+
+
+def _letter(received: Received) -> Letter:
     """Return a letter as it is stored, whether its topic is known to hold envelopes or not."""
     if received.headers is None:
-        return received.value or b""
-    return encode(received.key, received.value, received.headers)
+        return Letter(received.pointer, received.value or b"")
+    return Letter(received.pointer, encode(received.key, received.value, received.headers))

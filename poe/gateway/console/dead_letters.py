@@ -1,26 +1,96 @@
 """Dead letters of a group: those that were not dealt with, put back, or let go."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from poe.client.async_socket import AsyncSocket
 from poe.client.group.dead_letter import DeadLetter
-from poe.client.group.redrive import dead_letter_topic, discard, redrive, redriver
+from poe.client.group.redrive import Choice, dead_letter_topic, discard, redrive, redriver
 from poe.client.url import parse_url
-from poe.errors import ConnectFailed, InvalidEnvelope, RequestRefused, UnknownGroup
+from poe.errors import ConnectFailed, InvalidEnvelope, PoeError, RequestRefused, UnknownGroup
 from poe.gateway.console.level import Level
 from poe.gateway.console.look import Look
-from poe.gateway.console.reading import one, preview, read
-from poe.gateway.console.visit import Row, Visit, group_name, named
-from poe.protocol import Socket
+from poe.gateway.console.reading import Pair, before, one, preview, read
+from poe.gateway.console.visit import Row, Visit, group_name, named, paged
+from poe.protocol import Socket, envelope
 from poe.protocol.client import open_socket
 from poe.protocol.records import split_records
 from poe.record import POINTER_MAX
 
 _SHOWN_MAX: Final = 200
+_GROUPS_MAX: Final = 500
+"""Groups of which is asked whether they have letters."""
+_REASONS: Final = 20
+_REASON_SHOWN: Final = 300
+_LOOK_BACK: Final = 20
+_PIECE: Final = 200
+GOOD_BYTES: Final = 64 << 10
+"""Of a message that is compared."""
+
+
+class _Held(NamedTuple):
+    """The oldest letters of a group that nobody has dealt with."""
+
+    topic: bytes
+    pairs: list[Pair]
+    open_count: int | None
+    """Of all; None where nobody knows: of a queue a node knows only those that it holds."""
+
+    def letters(self) -> Iterator[DeadLetter]:
+        """Yield them, without what somebody has put there besides."""
+        for _, content in self.pairs:
+            with suppress(InvalidEnvelope):
+                yield DeadLetter.of(content)
+
+
+async def _open_letters(connection: AsyncSocket, group: str) -> _Held:
+    topic = await _topic(connection, group)
+    found = await connection.find_topic(topic)
+    if found is None:
+        return _Held(topic, [], 0)
+    if found.queue is not None:
+        held = await connection.control("queue_dump", topic=topic)
+        return _Held(topic, list(split_records(memoryview(held["records"])))[:_SHOWN_MAX], None)
+    if not found.partitions:
+        return _Held(topic, [], 0)
+    done = await _done(connection, group)
+    pairs: list[Pair] = []
+    open_count = 0
+    for each in found.partitions:
+        position = done.get(each.topic, 0)
+        pairs += await read(connection, each.topic, position, _SHOWN_MAX)
+        behind = await connection.ordinal(each.topic, POINTER_MAX)
+        open_count += behind - await connection.ordinal(each.topic, position)
+    return _Held(topic, sorted(pairs)[:_SHOWN_MAX], open_count)
+
+
+async def _one(connection: AsyncSocket, group: str, pointer: int) -> bytes:
+    """Return one letter, wherever it lies.
+
+    Raises:
+        RequestRefused: 404, there is none.
+    """
+    found = await connection.describe(await _topic(connection, group))
+    for each in found.partitions[:-1]:
+        with suppress(RequestRefused):
+            return await one(connection, each.topic, pointer)
+    return await one(connection, found.partitions[-1].topic, pointer)
+
+
+def _reasons(held: _Held) -> dict[str, Any]:
+    """Return how many there are, by reason, and when the newest of those looked at was given up."""
+    counts = Counter(each.reason[-_REASON_SHOWN:] for each in held.letters())
+    return {
+        "open": held.open_count,
+        "newest": str(held.pairs[-1][0]) if held.pairs else "0",
+        "reasons": [
+            {"reason": reason, "messages": count} for reason, count in counts.most_common(_REASONS)
+        ],
+    }
 
 
 async def get_letters(visit: Visit) -> object:
@@ -28,63 +98,136 @@ async def get_letters(visit: Visit) -> object:
     group = group_name(visit)
     wanted = visit.text("filter").casefold()
     async with visit.node() as connection:
-        topic = await _topic(connection, group)
-        found = await connection.find_topic(topic)
-        pairs: list[tuple[int, bytes]] = []
-        open_count: int | None = 0
-        if found is not None and found.queue is not None:
-            held = await connection.control("queue_dump", topic=topic)
-            pairs = list(split_records(memoryview(held["records"])))[:_SHOWN_MAX]
-            open_count = None  # a node knows only of those that it holds
-        elif found is not None and found.partitions:
-            done = await _done(connection, group)
-            first = found.partitions[0].topic
-            pairs = await read(connection, first, done, _SHOWN_MAX)
-            behind = await connection.ordinal(first, POINTER_MAX)
-            open_count = behind - await connection.ordinal(first, done)
+        held = await _open_letters(connection, group)
     rows = []
-    for pointer, content in pairs:
+    for pointer, content in held.pairs:
         with suppress(InvalidEnvelope):  # somebody has put something else there
             letter = DeadLetter.of(content)
             if wanted in letter.reason.casefold():
-                rows.append(_told(pointer, letter))
-    return {**named(topic), "rows": rows, "open": open_count}
+                rows.append(_told(pointer, letter, content))
+    return {**named(held.topic), "rows": rows, **_reasons(held)}
+
+
+async def get_dead(visit: Visit) -> object:
+    """Return the groups that have letters which nobody has dealt with."""
+    asked = paged(visit, "name")
+    wanted = asked.filter.casefold()
+    rows: list[dict[str, Any]] = []
+    looked = 0
+    async with visit.node() as connection:
+        for each in await connection.control("groups"):
+            group = str(each["group"])
+            if each["mode"] == "ordered" and not group.startswith("mapping."):
+                continue
+            if wanted not in group.casefold() or group.endswith(".redrive"):
+                continue
+            looked += 1
+            if looked > _GROUPS_MAX:
+                break
+            with suppress(PoeError):  # it was deleted meanwhile, or this user may not know
+                held = await _open_letters(connection, group)
+                if held.pairs:
+                    rows.append({**named(group.encode()), **_reasons(held)})
+    shown = rows[asked.offset : asked.offset + asked.limit]
+    return {"rows": shown, "total": len(rows), "is_whole": looked <= _GROUPS_MAX}
+
+
+async def get_good(visit: Visit) -> object:
+    """Return a letter's message, and the last one of the same key that was put before it.
+
+    Without keys it is the one before it on its topic. Letters of the same group are none.
+    """
+    group, pointer = group_name(visit), visit.number("pointer", 0, 1, POINTER_MAX)
+    async with visit.node() as connection:
+        held = await _open_letters(connection, group)
+        content = await _one(connection, group, pointer)
+        letter = DeadLetter.of(content)
+        bad = {each.pointer for each in held.letters() if each.topic == letter.topic}
+        good = await _last_good(connection, letter, bad)
+    shown = preview(_shown(content)[1], GOOD_BYTES)
+    return {"letter": shown, "good": good, "topic": named(letter.topic), "at": str(letter.pointer)}
+
+
+async def _last_good(
+    connection: AsyncSocket, letter: DeadLetter, bad: set[int]
+) -> dict[str, Any] | None:
+    described = await connection.find_topic(letter.topic)
+    if described is None or not described.partitions:
+        return None
+    is_enveloped = described.properties.envelope
+    key = _key(letter.message or b"") if is_enveloped else None
+    first = described.partitions[0].first_ordinal or 0
+    before_us = letter.pointer - 1
+    for _ in range(_LOOK_BACK):
+        pairs = await before(connection, letter.topic, before_us, first, _PIECE)
+        for pointer, content in reversed(pairs):
+            if pointer in bad or (is_enveloped and _key(content) != key):
+                continue
+            if is_enveloped:
+                with suppress(InvalidEnvelope):
+                    content = envelope.decode(content).value or b""  # noqa: PLW2901 - what is shown
+            return {"pointer": str(pointer), **preview(content, GOOD_BYTES)}
+        if not pairs or pairs[0][0] <= 1:
+            return None
+        before_us = pairs[0][0] - 1
+    return None
+
+
+def _key(content: bytes) -> bytes | None:
+    with suppress(InvalidEnvelope):
+        return envelope.decode(content).key
+    return None
 
 
 async def post_redrive(visit: Visit) -> object:
-    """Put back one letter, or all that nobody has dealt with."""
+    """Put back one letter, those with a reason, or all that nobody has dealt with."""
     group, given = group_name(visit), await visit.body()
-    pointer = given.get("pointer")
-    if given.keys() - {"pointer"} or not (pointer is None or _is_pointer(pointer)):
-        why = f"pointer is {pointer!r:.100}; give one in text, or none for all letters"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
-    if pointer is None:
-        return await _deal(visit, group, "puts back the dead letters of", redrive)
-    visit.record("puts back a dead letter of", f"{group} at {pointer}")
-    async with visit.node() as connection:
-        found = await connection.describe(await _topic(connection, group))
-        letter = DeadLetter.of(await one(connection, found.partitions[0].topic, int(pointer)))
-        if not letter.message or not letter.origin:
-            why = "this letter holds no message: it was gone before it was given up"
-            raise RequestRefused(HTTPStatus.CONFLICT, why)
-        await connection.write(letter.origin, [letter.message])
-    return {"messages": 1}
+    choice = await _choice(visit, group, given, set())
+    return await _deal(visit, group, "puts back", redrive, choice)
 
 
 async def post_discard(visit: Visit) -> object:
-    """Let all letters go that nobody has dealt with; the name of the group must be typed."""
+    """Let letters go that nobody has dealt with; the name of the group must be typed."""
     group, given = group_name(visit), await visit.body()
     if given.get("name") != group:
         why = f"type the name of the group to discard its dead letters: {group!r:.200}"
         raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
-    return await _deal(visit, group, "discards the dead letters of", discard)
+    choice = await _choice(visit, group, given, {"name"})
+    return await _deal(visit, group, "discards", discard, choice)
 
 
-Deal = Callable[[Socket, str, str, Mapping[str, Any]], int]
+async def _choice(
+    visit: Visit, group: str, given: dict[str, Any], others: set[str]
+) -> Choice | None:
+    """Return which letters are meant; None: all.
+
+    Raises:
+        RequestRefused: 400 that is no choice; 404 there is no such letter; 409 it holds no message.
+    """
+    pointer, reason = given.get("pointer"), given.get("reason", "")
+    if given.keys() - {"pointer", "reason", *others} or not (
+        pointer is None or _is_pointer(pointer)
+    ):
+        why = f"pointer is {pointer!r:.100}; give one in text, or none for all letters"
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+    if not isinstance(reason, str):
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, "reason is no text")
+    if pointer is None:
+        return Choice(reason=reason) if reason else None
+    async with visit.node() as connection:
+        letter = DeadLetter.of(await _one(connection, group, int(pointer)))
+        if not letter.message or not letter.origin:
+            why = "this letter holds no message: it was gone before it was given up"
+            raise RequestRefused(HTTPStatus.CONFLICT, why)
+    return Choice(reason=reason, pointer=int(pointer))
 
 
-async def _deal(visit: Visit, group: str, action: str, deal: Deal) -> object:
-    visit.record(action, group)
+Deal = Callable[[Socket, str, str, Mapping[str, Any], Choice | None], int]
+
+
+async def _deal(visit: Visit, group: str, action: str, deal: Deal, choice: Choice | None) -> object:
+    which = "all" if choice is None else f"some ({choice.reason or choice.pointer})"
+    visit.record(action, f"{which} dead letters of group {group}")
     async with visit.node() as connection:  # for an error that tells what is wrong
         await _topic(connection, group)
 
@@ -92,7 +235,7 @@ async def _deal(visit: Visit, group: str, action: str, deal: Deal) -> object:
         look = visit.look
         entry = {"tls": look.entry.tls, "credentials": look.entry.credentials}
         with _connection(look) as connection:
-            return deal(connection, look.url, group, entry)
+            return deal(connection, look.url, group, entry, choice)
 
     return {"messages": await asyncio.to_thread(run)}
 
@@ -110,22 +253,29 @@ async def _topic(connection: AsyncSocket, group: str) -> bytes:
     return dead_letter_topic(group, told["options"])
 
 
-async def _done(connection: AsyncSocket, group: str) -> int:
-    """Return up to where letters were dealt with."""
+async def _done(connection: AsyncSocket, group: str) -> dict[bytes, int]:
+    """Return up to where letters of each partition were dealt with."""
     with suppress(UnknownGroup):
         lag = await connection.control("group_lag", group=redriver(group))
-        return max((each["position"] or 0 for each in lag.values()), default=0)
-    return 0
+        return {unit: each["position"] or 0 for unit, each in lag.items()}
+    return {}
 
 
-def _told(pointer: int, letter: DeadLetter) -> dict[str, Any]:
-    message = letter.message or b""
+def _shown(content: bytes) -> tuple[bytes | None, bytes]:
+    """Return key and value of the message that a letter holds."""
+    key, value, _ = envelope.decode(content)
+    return key, value or b""
+
+
+def _told(pointer: int, letter: DeadLetter, content: bytes) -> dict[str, Any]:
+    key, message = _shown(content)
     return {
         "pointer": str(pointer),
         "topic": named(letter.topic),
         "at": str(letter.pointer),
         "attempts": letter.attempts,
         "reason": letter.reason,
+        "key": None if key is None else preview(key)["preview"],
         "bytes": len(message),
         **preview(message),
     }
@@ -138,6 +288,8 @@ def _is_pointer(text: object) -> bool:
 
 _PATH: Final = "/groups/{group}/dead"
 ROWS: Final = (
+    Row("/dead", {"GET": Level.READ}, get_dead),
+    Row(f"{_PATH}/good", {"GET": Level.READ}, get_good),
     Row(_PATH, {"GET": Level.READ}, get_letters),
     Row(f"{_PATH}/redrive", {"POST": Level.OPERATE}, post_redrive),
     Row(f"{_PATH}/discard", {"POST": Level.DESTROY}, post_discard),

@@ -76,15 +76,15 @@ def row(pointer: int, message: bytes, *, is_enveloped: bool) -> dict[str, Any]:
     return {**told, **preview(value)}
 
 
-def preview(content: bytes) -> dict[str, Any]:
+def preview(content: bytes, size: int = PREVIEW_BYTES) -> dict[str, Any]:
     """Return the beginning as text where it is text, else in hex."""
-    part = content[:PREVIEW_BYTES]
+    part = content[:size]
     for end in range(len(part), max(len(part) - 4, -1), -1):  # a letter may be cut in two
         with suppress(UnicodeDecodeError):
             text = part[:end].decode()
             if "\0" not in text:
                 return {"form": "text", "preview": text}
-        if len(content) <= PREVIEW_BYTES:
+        if len(content) <= size:
             break
     return {"form": "hex", "preview": part[:256].hex(" ")}
 

@@ -46,6 +46,52 @@ def test_one_is_put_back(console, queue, group):
     assert reply.json() == {"messages": 1}
     with queue.get() as job:
         assert job.value == b"one"
+    assert [each["preview"] for each in letters(console, group)] == ["two"]
+
+
+def test_those_of_a_reason_are_put_back_and_the_others_stay(console, queue, group):
+    told = console.http.get(f"groups/{group}/dead").json()
+    assert {each["reason"]: each["messages"] for each in told["reasons"]} == {
+        "no way": 1,
+        "broken": 1,
+    }
+    path = f"groups/{group}/dead/redrive"
+    assert console.http.post(path, json={"reason": "BROK"}).json() == {"messages": 1}
+    with queue.get() as job:
+        assert job.value == b"two"
+    assert [each["reason"] for each in letters(console, group)] == ["no way"]
+    assert console.http.post(path, json={}).json() == {"messages": 1}
+
+
+def test_those_of_a_reason_are_discarded(console, queue, group):
+    path = f"groups/{group}/dead/discard"
+    given = {"name": group, "reason": "no way"}
+    assert console.http.post(path, json=given).json() == {"messages": 1}
+    assert [each["reason"] for each in letters(console, group)] == ["broken"]
+
+
+def test_groups_with_letters_are_listed_with_their_reasons(console, queue, group):
+    rows = console.http.get("dead", params={"filter": group}).json()["rows"]
+    assert [(row["name"], row["open"]) for row in rows] == [(group, 2)]
+    assert {each["reason"] for each in rows[0]["reasons"]} == {"no way", "broken"}
+    console.http.post(f"groups/{group}/dead/redrive", json={})
+    assert console.http.get("dead", params={"filter": group}).json()["rows"] == []
+
+
+def test_a_letter_is_compared_with_the_last_good_message_of_its_key(console, topic, group):
+    console.node.create_topic(topic, envelope=True)
+    for key, value in (("a", "good"), ("b", "other"), ("a", "bad")):
+        given = {"key": key, "value": value}
+        assert console.http.post(f"messages/{topic}", json=given).status_code == 200
+    url = f"poe://127.0.0.1:{console.node.address[1]}"
+    with Queue(url, topic, group=group, group_options=TRIES) as queue:
+        for job in (queue.get(), queue.get(), queue.get()):
+            job.dead("no") if job.value == b"bad" else job.ack()
+        wait_until(lambda: len(letters(console, group)) == 1, 10)
+    pointer = letters(console, group)[0]["pointer"]
+    told = console.http.get(f"groups/{group}/dead/good", params={"pointer": pointer}).json()
+    assert "bad" in told["letter"]["preview"]
+    assert "good" in told["good"]["preview"]
 
 
 def test_all_are_put_back_once(console, queue, group):
