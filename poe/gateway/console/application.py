@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -23,6 +24,7 @@ from poe.errors import PoeError, RequestRefused, SecurityError
 from poe.gateway.console import (
     dead_letters,
     dump,
+    follow,
     groups,
     happenings,
     mappings,
@@ -30,8 +32,9 @@ from poe.gateway.console import (
     overview,
     topics,
 )
+from poe.gateway.console.deeds import Deeds
 from poe.gateway.console.entrance import Entrance, cookie_of
-from poe.gateway.console.history import History, Told
+from poe.gateway.console.history import History, Told, Units
 from poe.gateway.console.level import Level, check_level
 from poe.gateway.console.live import Live, Stream
 from poe.gateway.console.look import Look
@@ -47,13 +50,14 @@ from poe.security.entry import Entry
 ROOT: Final = "/console"
 _API: Final = f"{ROOT}/api"
 _MODULES: Final = (
-    overview, topics, messages, dump, groups, dead_letters, mappings, happenings,
+    overview, topics, messages, follow, dump, groups, dead_letters, mappings, happenings,
 )  # fmt: skip
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'"
 )
+_RESUME_MAX: Final = 20_000
 _HEADERS: Final = [
     (b"content-security-policy", _POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
@@ -76,17 +80,19 @@ class Console:
         self._looks: dict[Entry, Look] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._static = StaticFiles()
+        self._deeds = Deeds()
         views = {
             name: view for each in _MODULES for name, view in getattr(each, "VIEWS", {}).items()
         }
         self._live = Live(views)
-        self._history = History(self._ask_counters)
+        self._history = History(self._ask_counters, self._ask_lag)
         self._sampling: asyncio.Task[None] | None = None
         own = (
             Row("/login", {"POST": Level.NONE}, self._entrance.post_login),
             Row("/logout", {"POST": Level.READ}, self._entrance.post_logout),
             Row("/session", {"GET": Level.NONE}, self._get_session),
             Row("/stream", {"GET": Level.READ}, self._get_stream),
+            Row("/deeds", {"GET": Level.READ}, self._get_deeds),
         )
         rows: Sequence[Row] = [*own, *(row for each in _MODULES for row in each.ROWS)]
         self._application = Starlette(
@@ -161,18 +167,23 @@ class Console:
             return {**known, "level": Level.NONE.label, "user": None}
         return {**known, "level": self._level.label, "user": session.user}
 
+    async def _get_deeds(self, visit: Visit) -> object:
+        """Return what was done with this console, newest first."""
+        return {"rows": self._deeds.newest(visit.user)}
+
     async def _get_stream(self, visit: Visit) -> Response:
         names = visit.request.query_params.getlist("view")
         self._live.check(names)
+        resume = _resume_of(visit)
         assert visit.session is not None, "the row asks for one"
-        content = self._stream(visit.session, visit.look, names)
+        content = self._stream(visit.session, visit.look, names, resume)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(content, media_type="text/event-stream", headers=headers)
 
     async def _stream(
-        self, session: Session, look: Look, names: list[str]
+        self, session: Session, look: Look, names: list[str], resume: dict[str, str]
     ) -> AsyncGenerator[bytes]:
-        stream = Stream()
+        stream = Stream(resume)
         session.on_end.add(stream.end)
         try:
             async for each in self._live.stream(look, names, stream):
@@ -190,8 +201,7 @@ class Console:
                 why = "log in first: open the URL that the console has printed"
                 raise RequestRefused(HTTPStatus.UNAUTHORIZED, why)
             check_level(self._level if session is not None else Level.NONE, needed)
-            look = None if session is None else self._look(session)
-            found = await row.handler(Visit(request, session, look, self._level, self._inflow))
+            found = await row.handler(self._visit(request, session))
             if isinstance(found, Response):
                 return found
             reply = json_reply(found)
@@ -199,6 +209,10 @@ class Console:
             return reply
 
         return Route(f"{_API}{row.path}", endpoint, methods=list(row.levels))
+
+    def _visit(self, request: Request, session: Session | None) -> Visit:
+        look = None if session is None else self._look(session)
+        return Visit(request, session, look, self._level, self._inflow, self._deeds)
 
     def _session(self, request: Request) -> Session | None:
         secret = request.cookies.get(cookie_of(request))
@@ -227,6 +241,11 @@ class Console:
         async with self._look_of(self._options.entry).node() as connection:
             return await connection.counters()
 
+    async def _ask_lag(self, group: str) -> Units:
+        async with self._look_of(self._options.entry).node() as connection:
+            found: Units = await connection.control("group_lag", group=group)
+            return found
+
     async def _on_error(self, _request: Request, error: Exception) -> Response:
         assert isinstance(error, PoeError)
         if isinstance(error, SecurityError):  # what the node says of this session's identity
@@ -239,3 +258,9 @@ class Console:
         reply = error_reply(RequestRefused(error.status_code, f"{error.detail}"), 0)
         reply.headers.update(error.headers or {})
         return reply
+
+
+def _resume_of(visit: Visit) -> dict[str, str]:
+    """Return where each view of single things was: as the browser says of the last event."""
+    given = visit.request.headers.get("last-event-id") or visit.text("resume")
+    return dict(parse_qsl(given[:_RESUME_MAX]))

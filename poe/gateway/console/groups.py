@@ -1,11 +1,13 @@
 """The pages of groups, and of those who report: pipelines and mappings."""
 
+import time
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
 
 from poe.client.async_socket import AsyncSocket
 from poe.errors import PoeError, RequestRefused
+from poe.gateway.console.history import Units, pace_of
 from poe.gateway.console.level import Level
 from poe.gateway.console.visit import Row, Visit, group_name, named, paged, safe
 from poe.gateway.http.group_fields import told_of
@@ -13,6 +15,7 @@ from poe.protocol.pipeline_report import PipelineReport
 from poe.record import POINTER_MAX
 
 _PLACES: Final = ("oldest", "newest")
+_UNITS_MAX: Final = 50
 _RESET: Final = {"to", "dry", "force"}
 
 
@@ -87,6 +90,78 @@ async def get_group(visit: Visit) -> object:
     }
 
 
+async def get_group_history(visit: Visit) -> object:
+    """Return how far a group was behind since somebody looks, its pace, and what it may lose."""
+    name = group_name(visit)
+    async with visit.node() as connection:
+        units = await connection.control("group_lag", group=name)
+        loss = await _loss(connection, units)
+    samples = visit.look.history.watch(name)
+    pace = pace_of(samples)
+    return {
+        "times_s": [round(each.time_s, 1) for each in samples],
+        "messages": [each.messages for each in samples],
+        "seconds": [round(each.seconds, 3) for each in samples],
+        "per_s": pace.per_s,
+        "catch_up_s": pace.catch_up_s,
+        **loss,
+    }
+
+
+async def _loss(connection: AsyncSocket, units: Units) -> dict[str, float | None]:
+    """Return how long topics keep messages, and when the group loses the first of those unread."""
+    default = None
+    with suppress(PoeError):  # of the node's options only who administers it is told
+        default = (await connection.config()).get("max_age", {}).get("value")
+    keeps: list[float] = []
+    losses: list[float] = []
+    now_us = time.time() * 1e6
+    for unit, row in list(units.items())[:_UNITS_MAX]:
+        with suppress(PoeError):  # it is gone
+            properties = (await connection.describe(unit)).properties
+            age_s = default if properties.max_age is None else properties.max_age
+            if not isinstance(age_s, int | float) or properties.keep_unread:
+                continue
+            keeps.append(age_s)
+            if row["messages"] and row["position"]:
+                losses.append(age_s - (now_us - row["position"]) / 1e6)
+    loss_s = max(0.0, min(losses)) if losses else None
+    return {"keeps_s": min(keeps, default=None), "loss_s": loss_s}
+
+
+async def post_shadow(visit: Visit) -> object:
+    """Make a group of the same topics, which reads them again and disturbs nobody.
+
+    It begins where the group is (`here`), at the oldest or newest message, or at a time.
+    """
+    group, given = group_name(visit), await visit.body()
+    name, to = given.get("name"), given.get("to", "here")
+    if not isinstance(name, str) or not name or given.keys() - {"name", "to"}:
+        why = "send name (text) of the new group, and to (here, oldest, newest or microseconds)"
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+    place = "here" if to == "here" else _place(to)
+    visit.record("makes a shadow of group", f"{group}: {name}, from {to}")
+    async with visit.node() as connection:
+        found = await connection.control("group", group=group)
+        lag = await connection.control("group_lag", group=group)
+        await connection.control(
+            "group_create",
+            group=name,
+            mode=found["mode"],
+            topics=found["topics"],
+            options={**found["options"], "dead_letter_topic": None},
+        )
+        if place == "here":
+            place = {unit: row["position"] or 0 for unit, row in lag.items()}
+        try:
+            await connection.control("group_reset", group=name, to=place, dry=False, force=False)
+        except PoeError:
+            with suppress(PoeError):
+                await connection.control("group_delete", group=name)
+            raise
+    return named(name.encode())
+
+
 async def post_pause(visit: Visit) -> object:
     """Have nothing handed out from now on."""
     return await _change(visit, "pauses", "group_pause")
@@ -104,12 +179,7 @@ async def post_reset(visit: Visit) -> object:
     """
     name, given = group_name(visit), await visit.body()
     to, dry, force = given.get("to"), given.get("dry", True), given.get("force", False)
-    place: object = to
-    if isinstance(to, str) and to.isdecimal() and int(to) <= POINTER_MAX:
-        place = {"time_us": int(to)}
-    elif to not in _PLACES:
-        why = f"to is {to!r:.100}; give oldest, newest, or microseconds since the epoch, as text"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+    place = _place(to)
     if not (isinstance(dry, bool) and isinstance(force, bool)) or given.keys() - _RESET:
         raise RequestRefused(HTTPStatus.BAD_REQUEST, "send to, and dry and force as true or false")
     if not dry:
@@ -124,6 +194,15 @@ async def post_reset(visit: Visit) -> object:
             for unit, (old, new, messages) in sorted(moved.items())
         ],
     }
+
+
+def _place(to: object) -> Any:  # noqa: ANN401 - as the op takes it
+    if isinstance(to, str) and to.isascii() and to.isdecimal() and len(to) <= len(str(POINTER_MAX)):
+        return {"time_us": int(to)}
+    if to not in _PLACES:
+        why = f"to is {to!r:.100}; give oldest, newest, or microseconds since the epoch, as text"
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+    return to
 
 
 async def delete_group(visit: Visit) -> object:
@@ -141,6 +220,8 @@ async def get_pipelines(visit: Visit) -> object:
         told = await connection.control("pipelines")
     rows = []
     for each in told:
+        if each.get("kind") == "mapping":
+            continue
         queries: list[dict[str, Any]] = []
         with suppress(PoeError, KeyError, TypeError):  # of a newer kind
             queries = [
@@ -180,6 +261,8 @@ ROWS: Final = (
     Row("/groups", {"GET": Level.READ}, get_groups),
     Row("/groups/{group}", {"GET": Level.READ}, get_group),
     Row("/groups/{group}", {"DELETE": Level.DESTROY}, delete_group),
+    Row("/groups/{group}/history", {"GET": Level.READ}, get_group_history),
+    Row("/groups/{group}/shadow", {"POST": Level.OPERATE}, post_shadow),
     Row("/groups/{group}/pause", {"POST": Level.OPERATE}, post_pause),
     Row("/groups/{group}/resume", {"POST": Level.OPERATE}, post_resume),
     Row("/groups/{group}/reset", {"POST": Level.OPERATE}, post_reset),

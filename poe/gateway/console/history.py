@@ -7,7 +7,7 @@ looked at. All of them are kept also while nobody looks, so that no chart begins
 import asyncio
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from poe.errors import PoeError
@@ -20,10 +20,52 @@ _TOPICS_MAX: Final = 200
 """Topics with a history; a new one takes the place of the one that was not looked at longest."""
 TOTALS: Final = ("messages_in", "bytes_in", "messages_out", "bytes_out")
 _NODE_TOTALS: Final = ("syncs", "restarts", "cpu_s", "refused")
-_GAUGES: Final = ("connections", "in_flight_bytes", "memory_bytes")
+_GAUGES: Final = ("connections", "in_flight_bytes", "memory_bytes", "disk_free_bytes")
+_APPEARED_MAX: Final = 10
+_SPARKS_MAX: Final = 2000
+"""Topics of which the newest rates are kept, though nobody looks."""
+_SPARK_COUNT: Final = 60
+_GROUPS_MAX: Final = 50
+"""Groups whose lag is looked up, since somebody has looked at them within the last hour."""
 
 Told = Mapping[str, Any]
 """What the op `counters` answers."""
+Units = Mapping[bytes, Mapping[str, Any]]
+"""What the op `group_lag` answers."""
+
+
+class GroupSample(NamedTuple):
+    """How far a group was behind at one moment, and what was put in a second then."""
+
+    time_s: float
+    messages: int
+    seconds: float
+    put_per_s: float
+
+
+class Pace(NamedTuple):
+    """How quickly a group works, and what comes of it."""
+
+    per_s: float | None
+    """Messages; None where that is not known yet."""
+    catch_up_s: float | None
+    """Until it is behind no more; None where it does not come closer."""
+
+
+def pace_of(samples: Sequence[GroupSample]) -> Pace:
+    """Return the pace of the last minute."""
+    if len(samples) < 2:  # noqa: PLR2004 - a difference has two ends
+        return Pace(None, None)
+    last = samples[-1]
+    first = next(each for each in samples if each.time_s >= last.time_s - _MINUTE_S)
+    elapsed_s = last.time_s - first.time_s
+    if elapsed_s <= 0:
+        return Pace(None, None)
+    grown_per_s = (last.messages - first.messages) / elapsed_s
+    some = [each for each in samples if first.time_s < each.time_s]
+    put_per_s = sum(each.put_per_s for each in some) / len(some)
+    catch_up_s = last.messages / -grown_per_s if grown_per_s < 0 else None
+    return Pace(max(0.0, put_per_s - grown_per_s), 0.0 if not last.messages else catch_up_s)
 
 
 class Sample(NamedTuple):
@@ -81,18 +123,34 @@ def rates(before: Sample, after: Sample) -> dict[str, float]:
     }
 
 
+class _Watched:
+    """A group that somebody has looked at."""
+
+    def __init__(self) -> None:
+        self.samples: deque[GroupSample] = deque(maxlen=round(_HOUR / INTERVAL_S) + 1)
+        self.looked_s = 0.0
+
+
 class History:
     """Asks for counters each INTERVAL_S and keeps them; belongs to one event loop."""
 
     def __init__(
-        self, ask: Callable[[], Awaitable[Told]], clock: Callable[[], float] = time.time
+        self,
+        ask: Callable[[], Awaitable[Told]],
+        ask_lag: Callable[[str], Awaitable[Units]],
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._ask = ask
+        self._ask_lag = ask_lag
         self._clock = clock
         self._node = Series()
         self._topics: OrderedDict[bytes, Series] = OrderedDict()
         self._last: tuple[Sample, Told] | None = None
         self._topic_rates: dict[bytes, dict[str, float]] = {}
+        self._sparks: dict[bytes, deque[float]] = {}
+        self._groups: OrderedDict[str, _Watched] = OrderedDict()
+        self._refused: deque[tuple[float, Counter[str]]] = deque(maxlen=_HOUR // _MINUTE_S + 1)
+        self._appeared: deque[bytes] = deque(maxlen=_APPEARED_MAX)
         self._sampled = asyncio.Event()
         self.error: PoeError | None = None
         """Why there was no answer the last time; None where there was one."""
@@ -102,6 +160,7 @@ class History:
         while True:
             try:
                 self.take(await self._ask())
+                await self._look_at_groups()
                 self.error = None
             except PoeError as error:
                 self.error = error
@@ -131,15 +190,90 @@ class History:
             if name in node:
                 value = node[name]
                 sums[name] = float(sum(value.values()) if isinstance(value, dict) else value)
-        gauges = {name: float(node[name]) for name in _GAUGES if name in node}
+        gauges = {name: float(node[name]) for name in _GAUGES if node.get(name) is not None}
         sample = Sample(now_s, epoch, sums, gauges)
         if self._last is not None:
             self._topic_rates = _rates_of_topics(self._last, sample, told)
+            self._draw_sparks()
+            if self._last[0].epoch == epoch:
+                self._appeared.extend(told["topics"].keys() - self._last[1]["topics"].keys())
+        self._note_refusals(now_s, told)
         self._last = sample, told
         self._node.add(sample)
         for topic, series in self._topics.items():
             row = told["topics"].get(topic, {})
             series.add(Sample(now_s, epoch, {each: row.get(each, 0) for each in TOTALS}, {}))
+
+    def watch(self, group: str) -> Sequence[GroupSample]:
+        """Return how far a group was behind, and look it up for an hour from now on."""
+        if group not in self._groups:
+            self._groups[group] = _Watched()
+            while len(self._groups) > _GROUPS_MAX:
+                self._groups.popitem(last=False)
+        self._groups.move_to_end(group)
+        watched = self._groups[group]
+        watched.looked_s = self._clock()
+        return watched.samples
+
+    def spark(self, topic: bytes) -> list[float]:
+        """Return the newest rates of puts onto a topic; none where nothing was put lately."""
+        return list(self._sparks.get(topic, ()))
+
+    @property
+    def appeared(self) -> Sequence[bytes]:
+        """Topics of which was heard first while this is running; some may be older."""
+        return list(self._appeared)
+
+    def refused_lately(self) -> dict[str, int]:
+        """Return what the node has refused in the last hour, by the name of the error."""
+        if len(self._refused) < 2:  # noqa: PLR2004 - a difference has two ends
+            return {}
+        grown = self._refused[-1][1] - self._refused[0][1]
+        return dict(sorted(grown.items(), key=lambda each: -each[1]))
+
+    async def _look_at_groups(self) -> None:
+        now_s = self._clock()
+        for name, watched in list(self._groups.items()):
+            if now_s > watched.looked_s + _HOUR:
+                del self._groups[name]
+                continue
+            try:
+                units = await self._ask_lag(name)
+            except PoeError:  # it is gone, or will be there again
+                continue
+            rows = units.values()
+            put_per_s = sum(
+                self._topic_rates.get(unit, {}).get("messages_in", 0.0) for unit in units
+            )
+            watched.samples.append(
+                GroupSample(
+                    now_s,
+                    sum(row["messages"] or 0 for row in rows),
+                    max((row["seconds"] or 0.0 for row in rows), default=0.0),
+                    put_per_s,
+                )
+            )
+
+    def _draw_sparks(self) -> None:
+        for topic in self._topic_rates:
+            if topic not in self._sparks and len(self._sparks) < _SPARKS_MAX:
+                self._sparks[topic] = deque(maxlen=_SPARK_COUNT)
+        for topic, values in list(self._sparks.items()):
+            values.append(self._topic_rates.get(topic, {}).get("messages_in", 0.0))
+            if not any(values) and len(values) == _SPARK_COUNT:
+                del self._sparks[topic]
+
+    def _note_refusals(self, now_s: float, told: Told) -> None:
+        """Keep what was refused in all, a minute apart; a node that starts anew begins at zero."""
+        total: Counter[str] = Counter(told["node"].get("refused", {}))
+        for row in told["topics"].values():
+            total.update(row.get("refused", {}))
+        if self._refused and sum(total.values()) < sum(self._refused[-1][1].values()):
+            self._refused.clear()
+        if self._refused and now_s < self._refused[-1][0] + _MINUTE_S and len(self._refused) > 1:
+            self._refused[-1] = self._refused[-1][0], total
+        else:
+            self._refused.append((now_s, total))
 
     def of_node(self, *, is_day: bool) -> dict[str, Any]:
         """Return what the node has done."""

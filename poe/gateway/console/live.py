@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from http import HTTPStatus
 from typing import Final, NamedTuple
+from urllib.parse import urlencode
 
 from poe.errors import PoeError, RequestRefused
 from poe.gateway.console.look import Look
@@ -33,30 +34,41 @@ class View(NamedTuple):
 
     states: Callable[[Look, str], AsyncGenerator[object]]
     """Called with what stands behind the colon of its name."""
-    is_shared: bool = True
-    """Whether each state is whole, so that tabs may share it, and skip all but the newest."""
+
+
+class SingleView(NamedTuple):
+    """How a view of single things is made, which its tab goes on with where it was."""
+
+    states: Callable[[Look, str, str | None], AsyncGenerator[tuple[object, str]]]
+    """Called with what stands behind the colon, and where the tab is; yields where it is then."""
 
 
 class Stream:
     """What one tab is sent; ends when it goes, or its session does."""
 
-    def __init__(self) -> None:
-        self._pending: dict[str, bytes] = {}
+    def __init__(self, resume: Mapping[str, str]) -> None:
+        """Begin, with where views of single things were."""
+        self._places = dict(resume)
+        self._pending: dict[str, tuple[bytes, str | None]] = {}
         self._changed = asyncio.Event()
         self._taken = asyncio.Event()
         self._is_over = False
 
-    def offer(self, view: str, state: bytes) -> None:
+    def place_of(self, view: str) -> str | None:
+        """Return where a view of single things is; None where it has not begun."""
+        return self._places.get(view)
+
+    def offer(self, view: str, state: bytes, place: str | None = None) -> None:
         """Send a state unless a newer one comes first."""
-        self._pending[view] = state
+        self._pending[view] = state, place
         self._changed.set()
 
-    async def give(self, view: str, state: bytes) -> None:
-        """Send a state as soon as the one before was sent."""
+    async def give(self, view: str, state: bytes, place: str | None) -> None:
+        """Send a state as soon as the one before was sent; a browser that comes back tells it."""
         while view in self._pending:
             self._taken.clear()
             await self._taken.wait()
-        self.offer(view, state)
+        self.offer(view, state, place)
 
     def end(self) -> None:
         """Send nothing more."""
@@ -77,15 +89,21 @@ class Stream:
             pending, self._pending = self._pending, {}
             self._taken.set()
             yield b"".join(
-                b"event: %s\ndata: %s\n\n" % (name.encode(), state)
-                for name, state in pending.items()
+                self._event(name, state, place) for name, (state, place) in pending.items()
             )
+
+    def _event(self, view: str, state: bytes, place: str | None) -> bytes:
+        event = b"event: %s\ndata: %s\n" % (view.encode(), state)
+        if place is None:
+            return event + b"\n"
+        self._places[view] = place
+        return event + b"id: %s\n\n" % urlencode(self._places).encode()
 
 
 class Live:
     """The streams of all tabs, and the views behind them; belongs to one event loop."""
 
-    def __init__(self, views: Mapping[str, View]) -> None:
+    def __init__(self, views: Mapping[str, View | SingleView]) -> None:
         self._views = views
         self._streams: set[Stream] = set()
         self._feeds: dict[tuple[Look, str], _Feed] = {}
@@ -122,10 +140,10 @@ class Live:
         try:
             for name in dict.fromkeys(names):
                 view = self._views[name.partition(":")[0]]
-                if view.is_shared:
+                if isinstance(view, View):
                     shared.append(self._join(look, name, view, stream))
                 else:
-                    own.append(asyncio.create_task(_run(view, look, name, stream.give)))
+                    own.append(asyncio.create_task(_run_single(view, look, name, stream)))
             async with aclosing(stream.events()) as events:
                 async for each in events:
                     yield each
@@ -185,19 +203,44 @@ async def _run(
     view: View, look: Look, name: str, send: Callable[[str, bytes], Awaitable[None]]
 ) -> None:
     """Send the states of a view; where the node is away, say so and try again."""
+
+    async def states() -> None:
+        async with aclosing(view.states(look, name.partition(":")[2])) as found:
+            async for state in found:
+                await send(name, as_json(state))
+
+    await _again(name, states, lambda error: send(name, error))
+
+
+async def _run_single(view: SingleView, look: Look, name: str, stream: Stream) -> None:
+    """Do the same with a view of single things: behind a failure it goes on where it was."""
+    place = stream.place_of(name)
+
+    async def states() -> None:
+        nonlocal place
+        async with aclosing(view.states(look, name.partition(":")[2], place)) as found:
+            async for state, at in found:
+                await stream.give(name, as_json(state), at)
+                place = at
+
+    await _again(name, states, lambda error: stream.give(name, error, place))
+
+
+async def _again(
+    name: str, states: Callable[[], Awaitable[None]], tell: Callable[[bytes], Awaitable[None]]
+) -> None:
     while True:
         try:
-            async with aclosing(view.states(look, name.partition(":")[2])) as states:
-                async for state in states:
-                    await send(name, as_json(state))
-                return
+            await states()
         except PoeError as error:
-            await send(name, as_json({"error": told(error)}))
+            await tell(as_json({"error": told(error)}))
         except Exception:  # noqa: BLE001 - one view must not end the others
             _log.exception("view %s has failed", name)
             why = RequestRefused(
                 HTTPStatus.INTERNAL_SERVER_ERROR,
                 "the console has failed at this; its log tells more",
             )
-            await send(name, as_json({"error": told(why)}))
+            await tell(as_json({"error": told(why)}))
+        else:
+            return
         await asyncio.sleep(_RETRY_S)

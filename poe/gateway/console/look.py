@@ -12,6 +12,7 @@ from poe.client.async_socket import AsyncSocket
 from poe.client.url import parse_url
 from poe.errors import CallTimeout, ConnectionClosed, PoeError, RemoteProtocolError
 from poe.gateway.console.history import History, Told
+from poe.gateway.console.lags import Lags
 from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.options import GatewayOptions
 from poe.security.entry import Entry
@@ -28,6 +29,7 @@ class Look:
         entry: how this identity gets in.
         timeout_s: how long an answer may take.
         history: what the node has done lately.
+        lags: how far groups are behind.
     """
 
     def __init__(self, options: GatewayOptions, entry: Entry, history: History) -> None:
@@ -40,6 +42,7 @@ class Look:
         self._idle: list[AsyncSocket] = []
         self._is_closed = False
         self.history = history
+        self.lags = Lags()
 
     @asynccontextmanager
     async def node(self) -> AsyncIterator[AsyncSocket]:

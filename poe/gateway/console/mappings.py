@@ -1,25 +1,23 @@
-"""The dry run of mappings: what rules that were typed would do with messages that are there.
+"""Mappings that run, and the dry run: what rules that were typed would do with messages.
 
 Rules are data, but may be made to take long: they are judged in a process that has no way to the
 node, and is killed when it takes too long.
 """
 
 import asyncio
-import json
-import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from itertools import pairwise
 from typing import Any, Final
 
-import msgpack  # type: ignore[import-untyped]  # it ships no type hints
-
 from poe.client.async_socket import AsyncSocket
-from poe.errors import RequestRefused
+from poe.errors import PoeError, RequestRefused
+from poe.gateway.console import judging
 from poe.gateway.console.level import Level
-from poe.gateway.console.visit import Row, Visit, safe
+from poe.gateway.console.visit import Row, Visit, named, safe
+from poe.protocol.pipeline_report import PipelineReport, QueryReport, RuleReport
 from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
 from poe.topic_name import topic_text
 
@@ -29,9 +27,51 @@ _AT_ONCE: Final = 2
 _TIME_S: Final = 15.0
 _PIECE_COUNT: Final = 4096
 _PIECE_BYTES: Final = 8 << 20
-_LINE_MAX: Final = 8 << 20
 
 _running = asyncio.Semaphore(_AT_ONCE)
+
+
+async def get_mappings(visit: Visit) -> object:
+    """Return the mappings that run: their rules in order, what has met each, and their places."""
+    async with visit.node() as connection:
+        told = await connection.control("pipelines")
+    return {"rows": merged(told)}
+
+
+def merged(told: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return mappings by name, whose processes have each told of themselves."""
+    found: dict[str, dict[str, Any]] = {}
+    for each in told:
+        with suppress(PoeError, ValueError):  # of another kind, or newer
+            report = PipelineReport.from_map(each)
+            if report.kind != "mapping":
+                continue
+            name, process = report.name.rsplit(" ", 1)
+            about: dict[str, Any] = {"rules": {}, "processes": [], "units": []}
+            row = found.setdefault(name, {**named(name.encode()), **about})
+            state = str(each.get("state", report.state))
+            row["processes"].append({"name": report.name, "process": process, "state": state})
+            row["units"] += (_unit(process, unit) for unit in report.queries)
+            for rule in report.rules:
+                _add(row["rules"], rule)
+    for row in found.values():
+        row["rules"] = list(row["rules"].values())
+        row["group"] = named(f"mapping.{row['name']}".encode())
+    return [found[name] for name in sorted(found)]
+
+
+def _unit(process: str, unit: QueryReport) -> dict[str, Any]:
+    told = {"process": process, "name": unit.name, "state": unit.state, "lag_s": unit.lag_s}
+    return {**told, "per_s": unit.rows_per_s, "error": unit.last_error}
+
+
+def _add(rules: dict[str, dict[str, Any]], rule: RuleReport) -> None:
+    row = rules.setdefault(
+        rule.name, {"name": rule.name, "what": rule.what, "per_s": 0.0, "counts": {}}
+    )
+    row["per_s"] += rule.per_s
+    for action, count in rule.counts.items():
+        row["counts"][action] = row["counts"].get(action, 0) + count
 
 
 async def post_dry_run(visit: Visit) -> object:
@@ -58,7 +98,7 @@ async def post_dry_run(visit: Visit) -> object:
         raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, why)
     async with _running:
         try:
-            async with asyncio.timeout(_TIME_S), _process() as process:
+            async with asyncio.timeout(_TIME_S), judging.process() as process:
                 return await _run(visit, process, text, after, limit)
         except TimeoutError as error:
             why = f"it has taken longer than {_TIME_S:g} s and was ended; look at fewer messages"
@@ -70,15 +110,15 @@ async def _run(
 ) -> object:
     async with visit.node() as connection:
         names = await connection.topic_names()
-        await _send(process, {"rules": text, "names": names})
-        asked = await _answer(process)
+        await judging.send(process, {"rules": text, "names": names})
+        asked = await judging.answer(process)
         topics = [bytes.fromhex(each) for each in asked["topics"]]
         count, size = limit, _BYTES_MAX
         for topic in topics:
             count, size = await _feed(connection, process, topic, after, count, size)
     assert process.stdin is not None, "it was asked for"
     process.stdin.close()
-    told = await _answer(process)
+    told = await judging.answer(process)
     about = {"name": asked["name"], "order": asked["rules"], "warnings": asked["warnings"]}
     read = {"topics": [topic_text(each) for each in topics], "is_whole": count > 0 and size > 0}
     return {**about, **read, **_with_text_pointers(safe(told))}
@@ -105,53 +145,9 @@ async def _feed(  # noqa: PLR0913, PLR0917 - two bounds go through all topics
             pointers = records.pointers.tolist()
             data, starts = bytes(records.data), records.starts.tolist()
             messages = [data[a + RECORD_HEADER_BYTES : b] for a, b in pairwise(starts)]
-            await _send(process, [topic, pointers, messages, found.properties.envelope])
+            await judging.send(process, [topic, pointers, messages, found.properties.envelope])
             behind, count, size = pointers[-1], count - len(pointers), size - len(data)
     return count, size
-
-
-@asynccontextmanager
-async def _process() -> AsyncIterator[asyncio.subprocess.Process]:
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "poe.mapping.dry_run_process"),
-        stdin=pipe,
-        stdout=pipe,
-        stderr=asyncio.subprocess.DEVNULL,
-        limit=_LINE_MAX,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-
-
-async def _send(process: asyncio.subprocess.Process, message: object) -> None:
-    assert process.stdin is not None, "it was asked for"
-    process.stdin.write(msgpack.packb(message))
-    try:
-        await process.stdin.drain()
-    except ConnectionError as error:
-        await _answer(process)  # which tells why it has ended
-        raise _failed() from error
-
-
-async def _answer(process: asyncio.subprocess.Process) -> dict[str, Any]:
-    assert process.stdout is not None, "it was asked for"
-    line = await process.stdout.readline()
-    if not line:
-        raise _failed()
-    told: dict[str, Any] = json.loads(line)
-    if "error" in told:
-        raise RequestRefused(HTTPStatus.UNPROCESSABLE_ENTITY, told["error"])
-    return told
-
-
-def _failed() -> RequestRefused:
-    why = "the rules have taken too much memory or processor time; look at fewer messages"
-    return RequestRefused(HTTPStatus.UNPROCESSABLE_ENTITY, why)
 
 
 def _with_text_pointers(told: dict[str, Any]) -> dict[str, Any]:
@@ -161,4 +157,7 @@ def _with_text_pointers(told: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
-ROWS: Final = (Row("/dry-run", {"POST": Level.READ}, post_dry_run),)
+ROWS: Final = (
+    Row("/mappings", {"GET": Level.READ}, get_mappings),
+    Row("/dry-run", {"POST": Level.READ}, post_dry_run),
+)

@@ -10,14 +10,19 @@ from base64 import b64decode
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from http import HTTPStatus
+from itertools import pairwise
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from starlette.responses import Response
 
-from poe.errors import RequestRefused, UnknownTopic
+from poe.errors import (
+    RequestRefused,
+    UnknownTopic,
+)
+from poe.gateway.console import judging
 from poe.gateway.console.level import Level
-from poe.gateway.console.live import View
+from poe.gateway.console.live import SingleView
 from poe.gateway.console.look import Look
 from poe.gateway.console.reading import Pair, before, decoded, one, preview, read, row
 from poe.gateway.console.visit import Row, Visit, named, paged
@@ -28,11 +33,23 @@ from poe.topic_name import topic_text
 SHOWN_BYTES: Final = 1 << 20
 """Of a message that was opened; the rest can be downloaded."""
 _SCAN_BYTES: Final = 16 << 20
+_MATCHES_MAX: Final = 100
+_FIELDS_S: Final = 5.0
+_FILTER_S: Final = 15.0
+_FILTERS_AT_ONCE: Final = 2
+_FIELDS_COUNT: Final = 2000
+_BARS: Final = 60
+AGAIN_MAX: Final = 10_000
+"""Messages that are put once more by one request."""
+_AGAIN_PIECE: Final = 500
+_DIGITS_MAX: Final = 20
 _TAIL_MAX: Final = 200
 _TAIL_PAUSE_S: Final = 0.25
 _WAIT_S: Final = 5.0
 _INSTANT_MAX: Final = 50
 _FORMS: Final = ("auto", "text", "json", "hex", "msgpack", "envelope")
+
+_filtering = asyncio.Semaphore(_FILTERS_AT_ONCE)
 
 
 async def get_messages(visit: Visit) -> object:
@@ -82,13 +99,16 @@ async def get_raw(visit: Visit) -> Response:
 
 
 async def get_search(visit: Visit) -> object:
-    """Look for a text, or a regular expression, in a bounded part; tell how far it has looked."""
+    """Look for a text, a regular expression or fields in a bounded part; tell how far it looked."""
     topic, text = visit.name("topic"), visit.text("text")
-    is_regex = visit.choice("kind", "text", "regex") == "regex"
+    kind = visit.choice("kind", "text", "regex", "json", "cel")
+    is_regex = kind == "regex"
     after = visit.number("after", 0, 0, POINTER_MAX)
     last = visit.number("last", POINTER_MAX, 0, POINTER_MAX)
     if not text:
         raise RequestRefused(HTTPStatus.BAD_REQUEST, "parameter text is empty; say what to find")
+    if kind in {"json", "cel"}:
+        return await _search_fields(visit, topic, {"kind": kind, "text": text}, after, last)
     async with visit.node() as connection:
         found = await connection.scan(
             topic,
@@ -97,7 +117,7 @@ async def get_search(visit: Visit) -> object:
             contains=None if is_regex else text,
             regex=text if is_regex else None,
             bytes_max=_SCAN_BYTES,
-            matches_max=100,
+            matches_max=_MATCHES_MAX,
         )
     rows = [
         {
@@ -116,6 +136,106 @@ async def get_search(visit: Visit) -> object:
         "looked_bytes": found.looked_bytes,
         "is_end": found.is_end,
     }
+
+
+async def _search_fields(
+    visit: Visit, topic: bytes, asked: dict[str, str], after: int, last: int
+) -> object:
+    """Look for messages that a filter takes: a pattern as those of mappings, or CEL."""
+    if _filtering.locked():
+        why = "other filters are at work; try again in a moment"
+        raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, why)
+    rows: list[dict[str, Any]] = []
+    looked_bytes, is_end, failed, reason = 0, False, 0, ""
+    deadline_s = time.monotonic() + _FIELDS_S
+    try:
+        async with (
+            _filtering,
+            asyncio.timeout(_FILTER_S),
+            judging.process() as process,
+            visit.node() as connection,
+        ):
+            await judging.send(process, {"filter": asked})
+            await judging.answer(process)  # whether it is one
+            is_enveloped = (await connection.describe(topic)).properties.envelope
+            while looked_bytes < _SCAN_BYTES and time.monotonic() < deadline_s:
+                pairs = await read(connection, topic, after, _FIELDS_COUNT, last)
+                if not pairs:
+                    is_end = True
+                    break
+                pointers, contents = zip(*pairs, strict=True)
+                await judging.send(process, [topic, pointers, contents, is_enveloped])
+                told = await judging.answer(process)
+                failed, reason = failed + told["failed"], reason or told["reason"]
+                met = [pairs[place] for place in told["places"]]
+                room = _MATCHES_MAX - len(rows)
+                rows += [row(*each, is_enveloped=is_enveloped) for each in met[:room]]
+                after = met[room - 1][0] if len(met) >= room else pairs[-1][0]
+                looked_bytes += sum(len(content) for _, content in pairs)
+                if len(rows) >= _MATCHES_MAX:
+                    break
+    except TimeoutError as error:
+        why = f"the filter has taken longer than {_FILTER_S:g} s and was ended"
+        raise RequestRefused(HTTPStatus.UNPROCESSABLE_ENTITY, why) from error
+    looked = {"looked_until": str(after), "looked_bytes": looked_bytes, "is_end": is_end}
+    return {"rows": rows, **looked, "failed": failed, "reason": reason}
+
+
+async def get_histogram(visit: Visit) -> object:
+    """Return how many messages a partition has in equal parts of a time, by its index alone."""
+    topic = visit.name("topic")
+    async with visit.node() as connection:
+        found = await connection.describe(topic)
+        part = found.partitions[0] if found.partitions else None
+        if part is None or not part.messages or part.oldest is None or part.newest is None:
+            return {"times_us": [], "counts": []}
+        begin = visit.number("after", part.oldest - 1, 0, POINTER_MAX)
+        end = visit.number("last", part.newest, 0, POINTER_MAX)
+        if end <= begin:
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, "last is not behind after")
+        count = min(_BARS, end - begin)
+        edges = [begin + (end - begin) * number // count for number in range(count + 1)]
+        ordinals = await asyncio.gather(*(connection.ordinal(topic, each) for each in edges))
+    counts = [behind - ahead for ahead, behind in pairwise(ordinals)]
+    return {"times_us": [str(each) for each in edges], "counts": counts}
+
+
+async def post_again(visit: Visit) -> object:
+    """Put messages of a range once more, as they are, onto a topic; with `dry` count them only."""
+    topic, given = visit.name("topic"), await visit.body()
+    after, last, to, dry = (given.get(each) for each in ("after", "last", "to", "dry"))
+    is_sound = all(
+        isinstance(each, str) and each.isascii() and each.isdecimal() and len(each) <= _DIGITS_MAX
+        for each in (after, last)
+    )
+    if not is_sound or not isinstance(to, str) or not to or not isinstance(dry, bool):
+        why = "send after and last (pointers as text), to (a topic) and dry (true or false)"
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+    target, first, end = unquote_to_bytes(to), int(str(after)), min(int(str(last)), POINTER_MAX)
+    async with visit.node() as connection:
+        behind = await connection.ordinal(topic, end)
+        count = max(0, behind - await connection.ordinal(topic, first))
+        if count > AGAIN_MAX:
+            why = f"these are {count} messages; put {AGAIN_MAX} again at most, or use a mapping"
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        source = (await connection.describe(topic)).properties.envelope
+        found = await connection.find_topic(target)
+        if found is not None and found.properties.envelope != source:
+            why = f"of {topic_text(topic)} and {topic_text(target)} only one has envelopes"
+            raise RequestRefused(HTTPStatus.CONFLICT, why)
+        if dry:
+            return {"messages": count}
+        visit.record("puts again", f"{count} messages of {topic_text(topic)} onto {to}")
+        if found is None and source:
+            await connection.create_topic(target, envelope=True)
+        done = 0
+        while done < count:  # what was put meanwhile is behind `end`
+            pairs = await read(connection, topic, first, min(_AGAIN_PIECE, count - done), end)
+            if not pairs:
+                break
+            await connection.write(target, [content for _, content in pairs])
+            first, done = pairs[-1][0], done + len(pairs)
+    return {"messages": done}
 
 
 async def post_message(visit: Visit) -> object:
@@ -166,12 +286,19 @@ async def get_instant(visit: Visit) -> object:
     return {"rows": rows, "total": len(found), "time_us": str(at)}
 
 
-async def _tail(look: Look, argument: str) -> AsyncGenerator[object]:
-    """Yield what is put from now on; of too much the newest, and how much was left out."""
+async def _tail(look: Look, argument: str, place: str | None) -> AsyncGenerator[tuple[object, str]]:
+    """Yield what is put from now on, or behind where the tab was; of too much the newest.
+
+    How much was left out is told.
+    """
     topic = unquote_to_bytes(argument)
     async with look.node() as connection:
         found = await connection.describe(topic)
         pointer = max((each.newest or 0 for each in found.partitions), default=0)
+        if place is not None and place.isascii() and place.isdecimal() and int(place) < pointer:
+            pointer = int(place)
+        elif place is None:
+            yield {"rows": [], "skipped": 0}, str(pointer)  # where a tab goes on that is cut off
         while True:
             if not await connection.wait(topic, pointer, _WAIT_S):
                 continue
@@ -182,7 +309,7 @@ async def _tail(look: Look, argument: str) -> AsyncGenerator[object]:
                 first = await connection.ordinal(topic, pairs[0][0] - 1)
                 pointer = pairs[-1][0]
                 rows = [row(*each, is_enveloped=found.properties.envelope) for each in pairs]
-                yield {"rows": rows, "skipped": max(0, first - begin)}
+                yield {"rows": rows, "skipped": max(0, first - begin)}, str(pointer)
             await asyncio.sleep(_TAIL_PAUSE_S)
 
 
@@ -208,7 +335,9 @@ ROWS: Final = (
     Row(_PATH, {"POST": Level.OPERATE}, post_message),
     Row(f"{_PATH}/value", {"GET": Level.READ}, get_value),
     Row(f"{_PATH}/raw", {"GET": Level.READ}, get_raw),
+    Row(f"{_PATH}/histogram", {"GET": Level.READ}, get_histogram),
+    Row(f"{_PATH}/again", {"POST": Level.OPERATE}, post_again),
     Row(f"{_PATH}/search", {"GET": Level.READ}, get_search),
     Row("/instant", {"GET": Level.READ}, get_instant),
 )
-VIEWS: Final = {"tail": View(_tail, is_shared=False)}
+VIEWS: Final = {"tail": SingleView(_tail)}

@@ -1,17 +1,22 @@
 """The first page: is all well, how much is done, what has changed."""
 
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final
 
 from poe.client.async_socket import AsyncSocket
 from poe.errors import NotAuthorized
+from poe.gateway.console.lags import behind
 from poe.gateway.console.level import Level
 from poe.gateway.console.live import View
 from poe.gateway.console.look import Look
-from poe.gateway.console.visit import Row, Visit
+from poe.gateway.console.visit import Row, Visit, named
+from poe.gateway.http.group_fields import name_text
 from poe.topic_name import topic_text
 
 _RECENT_MAX: Final = 20
+_RECENT_S: Final = 3600.0
+_BEHIND_MAX: Final = 10
 
 
 async def overview_of(look: Look) -> dict[str, Any]:
@@ -19,12 +24,17 @@ async def overview_of(look: Look) -> dict[str, Any]:
     told = await look.counters()
     async with look.node() as connection:
         health = await connection.control("health")
+        lags = await look.lags.ask(connection)
         recent, options = [], {}
         if told["node"]:  # else who looks does not administer it
-            recent = await _recent(connection, told["node"]["newest_event"])
+            recent = await _recent(connection, told["node"]["newest_event"], look.history.appeared)
             options = await connection.config()
-    troubles = [text for text in (health.get("refusal"), *health.get("foreign", ())) if text]
-    troubles += [f"{topic_text(each)} is read only" for each in health.get("read_only", ())]
+    refusals = [text for text in (health.get("refusal"), *health.get("foreign", ())) if text]
+    troubles = [{"text": text, "topic": None} for text in refusals]
+    troubles += [
+        {"text": f"{topic_text(each)} is read only: its disk has failed", "topic": name_text(each)}
+        for each in health.get("read_only", ())
+    ]
     totals = {"messages_in": 0, "bytes_in": 0, "messages_out": 0, "bytes_out": 0}
     for row in told["topics"].values():
         for name in totals:
@@ -33,33 +43,65 @@ async def overview_of(look: Look) -> dict[str, Any]:
     if node:
         node["started_us"] = str(node["started_us"])
     limits = ("in_flight_max", "connections_max", "topics_max", "min_free", "dir")
+    rates = look.history.rates() if node else {}
+    min_free = options["min_free"]["value"] if "min_free" in options else None
+    slow = behind(lags)
     return {
+        "disk": disk_of(node.get("disk_free_bytes"), min_free, rates.get("bytes_in")),
+        "behind": [{**named(row.pop("group").encode()), **row} for row in slow[:_BEHIND_MAX]],
+        "behind_total": len(slow),
+        "refused": look.history.refused_lately() if node else {},
         "troubles": troubles,
         "gaps": health.get("gaps_count", 0),
         "version": health.get("version", ""),
         "node": node,
         "totals": totals,
-        "rates": look.history.rates() if node else {},
+        "rates": rates,
         "limits": {name: options[name]["value"] for name in limits if name in options},
         "recent": recent,
     }
 
 
-async def _recent(connection: AsyncSocket, newest: int) -> list[dict[str, Any]]:
+def disk_of(
+    free: int | None, min_free: int | None, bytes_per_s: float | None
+) -> dict[str, float | None]:
+    """Return the room on the disk, and in how many seconds puts are refused at this rate.
+
+    Args:
+        free: bytes; None where nobody knows.
+        min_free: bytes that are to stay free; None likewise.
+        bytes_per_s: put now; None likewise.
+    """
+    left = None if free is None or min_free is None else max(0, free - min_free)
+    seconds = left / bytes_per_s if left is not None and bytes_per_s else None
+    return {"free": free, "min_free": min_free, "full_s": seconds}
+
+
+async def _recent(
+    connection: AsyncSocket, newest: int, appeared: Sequence[bytes]
+) -> list[dict[str, Any]]:
+    """Return what has happened in the last hour, newest first: events, topics that puts made."""
     try:
         page = await connection.events(max(0, newest - _RECENT_MAX))
     except NotAuthorized:
         return []
-    return [
-        {
-            "seq": each.seq,
-            "time_us": str(each.time_us),
-            "kind": each.kind,
-            "child": each.child,
-            "reason": each.reason,
-        }
-        for each in reversed(page.events)
+    since_us = (time.time() - _RECENT_S) * 1e6
+    rows: list[dict[str, Any]] = [
+        {"seq": each.seq, "time_us": each.time_us, "kind": each.kind, "child": each.child}
+        | {"reason": each.reason, "who": each.who}
+        for each in page.events
     ]
+    told = {row["child"] for row in rows if row["kind"] == "topic_create"}
+    for topic in appeared:
+        if topic_text(topic) in told:
+            continue
+        found = await connection.find_topic(topic)
+        if found is not None:
+            made = {"seq": None, "time_us": found.created_us, "kind": "topic_made", "reason": ""}
+            rows.append({**made, "child": topic_text(topic), "who": ""})
+    rows = [row for row in rows if row["time_us"] >= since_us]
+    rows.sort(key=lambda row: -row["time_us"])
+    return [{**row, "time_us": str(row["time_us"])} for row in rows[:_RECENT_MAX]]
 
 
 async def get_overview(visit: Visit) -> object:

@@ -1,29 +1,36 @@
 """The pages of topics: a list by page, one of them, and what can be done with it."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any, Final
 
-from poe.errors import RequestRefused, UnknownTopic
+from poe.errors import PoeError, RequestRefused, UnknownTopic
+from poe.gateway.console.lags import Units, of_topic
 from poe.gateway.console.level import Level
-from poe.gateway.console.visit import Row, Visit, named, paged
+from poe.gateway.console.visit import Row, Visit, named, paged, safe
 from poe.gateway.http.group_fields import name_text, told_of
-from poe.protocol import DescribedTopic
+from poe.protocol import DescribedPartition, DescribedTopic
 from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
 
 _AT_ONCE: Final = 25
 """Topics of which is asked at the same time, so that others get their turns at the node."""
 _SEGMENTS_MAX: Final = 200
+_PARTITIONS_ASKED: Final = 20
+_PRODUCERS_MAX: Final = 200
 
 
 async def get_topics(visit: Visit) -> object:
     """Return a page of topics; what one has is looked up for those alone that are shown."""
     asked = paged(visit, "name", "rate")
-    rates = visit.look.history.topic_rates()
+    history = visit.look.history
+    rates = history.topic_rates()
     async with visit.node() as connection:
+        lags = await visit.look.lags.ask(connection)
         wanted = asked.filter.casefold()
         names = await connection.topic_names()
         if wanted:
@@ -40,7 +47,13 @@ async def get_topics(visit: Visit) -> object:
             some = shown[begin : begin + _AT_ONCE]
             described += await asyncio.gather(*(connection.find_topic(each) for each in some))
     rows = [
-        {**named(name), **_held(each), "rates": rates.get(name, {})}
+        {
+            **named(name),
+            **_held(each),
+            "rates": rates.get(name, {}),
+            "spark": history.spark(name),
+            "groups": _readers(each, lags),
+        }
         for name, each in zip(shown, described, strict=True)
     ]
     return {"rows": rows, "total": len(names)}
@@ -56,6 +69,12 @@ async def get_topic(visit: Visit) -> object:
         segments = []
         with suppress(UnknownTopic):  # nothing was put onto it yet
             segments = await connection.segments(topic)
+        lags = await visit.look.lags.ask(connection)
+        producers: list[dict[str, Any]] = []
+        for each in found.partitions[:_PARTITIONS_ASKED]:
+            with suppress(PoeError):  # nothing was put onto it yet, or this user may not know
+                told = await connection.producers(each.topic)
+                producers += [{"partition": topic_text(each.topic), **row} for row in told]
     return {
         **named(topic),
         **_held(found),
@@ -70,6 +89,7 @@ async def get_topic(visit: Visit) -> object:
                 "oldest": str(each.oldest),
                 "newest": str(each.newest),
                 "segments": each.segments,
+                "roles": each.roles,
             }
             for each in found.partitions
         ],
@@ -84,6 +104,8 @@ async def get_topic(visit: Visit) -> object:
             for each in segments[-_SEGMENTS_MAX:]
         ],
         "segments_total": len(segments),
+        "groups": _readers(found, lags),
+        "producers": safe(told_of(producers[:_PRODUCERS_MAX])),
         "rates": visit.look.history.topic_rates().get(topic, {}),
     }
 
@@ -151,7 +173,26 @@ def _held(found: DescribedTopic | None) -> dict[str, Any]:
         "bytes": sum(each.bytes for each in parts),
         "newest": str(max((each.newest or 0 for each in parts), default=0)),
         "segments": sum(each.segments for each in parts),
+        "roles": _roles(parts),
+        "ack": None if found is None else found.properties.ack,
     }
+
+
+def _roles(parts: Sequence[DescribedPartition]) -> str:
+    """Return how many segments of all partitions are written to, are read, and hibernate."""
+    counts: Counter[str] = Counter()
+    for each in parts:
+        words = each.roles.split()
+        for count, role in zip(words[::2], words[1::2], strict=True):
+            counts[role] += int(count)
+    return " ".join(f"{counts[role]} {role}" for role in "wrh" if counts[role])
+
+
+def _readers(found: DescribedTopic | None, lags: Mapping[str, Units]) -> list[dict[str, Any]]:
+    """Return the groups that read a topic, and how far each is behind."""
+    parts = () if found is None else found.partitions
+    rows = of_topic(lags, [each.topic for each in parts])
+    return [{**named(row.pop("group").encode()), **row} for row in rows]
 
 
 ROWS: Final = (

@@ -1,6 +1,5 @@
 """One request of a page: who asks, what was given, and the way to the node."""
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
@@ -12,6 +11,7 @@ from starlette.requests import Request
 from poe.client.async_socket import AsyncSocket
 from poe.errors import RequestRefused
 from poe.errors.short_text import short_repr
+from poe.gateway.console.deeds import Deeds
 from poe.gateway.console.level import Level
 from poe.gateway.console.look import Look
 from poe.gateway.console.sessions import Session
@@ -19,8 +19,6 @@ from poe.gateway.http.body import once, parsed
 from poe.gateway.http.group_fields import name_text
 from poe.gateway.http.inflow import Inflow
 from poe.topic_name import topic_text
-
-_log = logging.getLogger("poe.gateway.console")
 
 Handler = Callable[["Visit"], Awaitable[object]]
 """What it returns is sent as JSON, or a Starlette `Response` as it is."""
@@ -42,21 +40,24 @@ class Visit:
         request: as Starlette has it.
         session: whose it is; None where a path needs none.
         level: what the session may do.
+        deeds: what was done with this console.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - all that a request needs
         self,
         request: Request,
         session: Session | None,
         look: Look | None,
         level: Level,
         inflow: Inflow,
+        deeds: Deeds,
     ) -> None:
         self.request = request
         self.session = session
         self.level = level
         self._look = look
         self._inflow = inflow
+        self.deeds = deeds
         self._query: dict[str, str] | None = None
 
     @property
@@ -66,10 +67,9 @@ class Visit:
         return self._look
 
     @property
-    def who(self) -> str:
-        """Whose visit it is, as the log tells it."""
-        user = self.session.user if self.session is not None else None
-        return "the one-time token" if user is None else repr(user)
+    def user(self) -> str | None:
+        """Whose visit it is; None for who has shown the one-time token, and for strangers."""
+        return None if self.session is None else self.session.user
 
     @property
     def address(self) -> str:
@@ -152,8 +152,8 @@ class Visit:
         return found
 
     def record(self, action: str, target: str) -> None:
-        """Write to the log who does what, before it is done."""
-        _log.info("%s at %s: %s %s", self.who, self.address, action, target)
+        """Tell who does what, before it is done."""
+        self.deeds.note(self.user, self.address, action, target)
 
 
 class Paged(NamedTuple):

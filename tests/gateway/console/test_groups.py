@@ -4,6 +4,7 @@ import pytest
 
 from poe.client import Queue
 from poe.protocol import socket as connect
+from poe.testing import wait_until
 
 
 @pytest.fixture
@@ -78,3 +79,40 @@ def test_a_group_with_members_is_reset_only_by_force(console, group, topic):
         assert refused.json()["error"]["name"] == "GroupActive"
         done = console.http.post(path, json={"to": "oldest", "dry": False, "force": True})
         assert done.status_code == 200
+
+
+def test_a_group_has_a_history_of_how_far_it_was_behind(console, group):
+    assert console.http.get(f"{group}/history").json()["times_s"] == []
+    wait_until(lambda: console.http.get(f"{group}/history").json()["messages"][:1] == [2], 20)
+    told = console.http.get(f"{group}/history").json()
+    assert told["loss_s"] is None
+    assert console.http.get("groups/nobody/history").status_code == 404
+
+
+def test_what_a_group_will_lose_is_told(console, topic):
+    console.node.create_topic(topic, max_age=3600.0)
+    with Queue(f"poe://127.0.0.1:{console.node.address[1]}", topic, group=topic) as queue:
+        console.node.put_many(topic, [b"one", b"two"])
+        queue.get().ack()
+        wait_until(
+            lambda: console.http.get(f"groups/{topic}").json()["units"][0]["messages"] == 1, 10
+        )
+    told = console.http.get(f"groups/{topic}/history").json()
+    assert told["keeps_s"] == 3600
+    assert 3500 < told["loss_s"] <= 3600
+
+
+def test_a_shadow_reads_again_and_disturbs_nobody(console, group, topic):
+    for to, behind in (("oldest", 2), ("newest", 0), ("here", 2)):
+        name = f"{topic}-{to}"
+        made = console.http.post(f"{group}/shadow", json={"name": name, "to": to})
+        assert made.status_code == 200, made.text
+        assert console.http.get(f"groups/{name}").json()["units"][0]["messages"] == behind
+    assert console.http.get(group).json()["units"][0]["messages"] == 2
+    taken = console.http.post(f"{group}/shadow", json={"name": topic})
+    assert taken.status_code == 409, taken.text
+
+
+@pytest.mark.parametrize("given", [{}, {"name": ""}, {"name": "x", "to": "there"}, {"name": 5}])
+def test_a_wrong_shadow_is_told(console, group, given):
+    assert console.http.post(f"{group}/shadow", json=given).status_code == 400

@@ -1,9 +1,9 @@
 """Rates that the console makes of what a node has counted."""
 
-from poe.gateway.console.history import INTERVAL_S, History
+from poe.gateway.console.history import INTERVAL_S, GroupSample, History, pace_of
 
 
-async def nobody():
+async def nobody(*_):
     """Is asked by no test: they hand the samples over."""
     raise AssertionError
 
@@ -21,7 +21,7 @@ def told(messages, *, started_us=1, topic=b"orders", **node):
 
 
 def history_of(clock, *samples):
-    history = History(nobody, clock)
+    history = History(nobody, nobody, clock)
     for each in samples:
         history.take(each)
         clock.now_s += INTERVAL_S
@@ -78,7 +78,7 @@ def test_a_topic_has_a_history_from_when_it_was_looked_at():
 
 def test_no_more_topics_are_remembered_than_are_allowed():
     clock = Clock()
-    history = History(nobody, clock)
+    history = History(nobody, nobody, clock)
     for number in range(201):
         history.of_topic(b"%d" % number, is_day=False)
     for count in (1, 2):
@@ -86,3 +86,43 @@ def test_no_more_topics_are_remembered_than_are_allowed():
         clock.now_s += INTERVAL_S
     assert len(history.of_topic(b"1", is_day=False)["times_s"]) == 1
     assert history.of_topic(b"0", is_day=False)["times_s"] == []
+
+
+def test_a_topic_with_puts_has_a_spark_though_nobody_looks():
+    history = history_of(Clock(), told(0), told(10), told(10), told(60))
+    assert history.spark(b"orders") == [2, 0, 10]
+    assert history.spark(b"others") == []
+
+
+def test_what_was_refused_in_the_last_hour_is_told_by_its_name():
+    clock = Clock()
+    history = history_of(
+        clock, told(0, refused={"QueueBusy": 5}), told(0, refused={"QueueBusy": 8})
+    )
+    assert history.refused_lately() == {"QueueBusy": 3}
+    for _ in range(800):
+        history.take(told(0, refused={"QueueBusy": 8}))
+        clock.now_s += INTERVAL_S
+    assert history.refused_lately() == {}
+
+
+def test_refusals_of_a_node_that_has_started_anew_count_from_there():
+    history = history_of(
+        Clock(), told(0, refused={"QueueBusy": 5}), told(0, refused={}), told(0, refused={"X": 1})
+    )
+    assert history.refused_lately() == {"X": 1}
+
+
+def test_topics_that_appear_are_known_but_for_those_of_the_begin():
+    history = history_of(Clock(), told(1), told(1, topic=b"new"))
+    assert history.appeared == [b"new"]
+
+
+def test_the_pace_of_a_group_is_what_it_takes_and_what_comes():
+    samples = [GroupSample(5.0 * n, 1000 - 100 * n, 0.0, 10.0) for n in range(5)]
+    assert pace_of(samples) == (30.0, 600 / 20)
+    assert pace_of(samples[:1]) == (None, None)
+    still = [GroupSample(5.0 * n, 100, 0.0, 10.0) for n in range(5)]
+    assert pace_of(still) == (10.0, None)
+    done = [GroupSample(5.0 * n, 0, 0.0, 10.0) for n in range(5)]
+    assert pace_of(done) == (10.0, 0.0)

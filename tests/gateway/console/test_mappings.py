@@ -4,6 +4,10 @@ import json
 
 import pytest
 
+from poe.gateway.console.mappings import merged
+from poe.protocol import socket as connect
+from poe.protocol.pipeline_report import PipelineReport, QueryReport, RuleReport
+
 RULES = """\
 name = "trial"
 source = {{ topics = ["{topic}"] }}
@@ -96,3 +100,36 @@ def test_a_bomb_costs_its_process_alone(console, rules, topic):
     reply = dry_run(console, rules.replace("body =", f"{when}#"))
     assert reply.status_code in {200, 422}
     assert dry_run(console, rules).status_code == 200
+
+
+def report(name, process, *rules, kind="mapping"):
+    query = QueryReport(name="orders", state="running", rows_per_s=5.0, last_error="no room")
+    about = {"host": "h", "pid": 1, "queries": (query,), "kind": kind, "rules": rules}
+    return PipelineReport(name=f"{name} {process}", **about).as_map() | {"state": "running"}
+
+
+def test_a_mapping_is_the_sum_of_its_processes():
+    told = [
+        report("m", "a:1", RuleReport(name="vip", what="to a", per_s=1.5, counts={"to": 5})),
+        report(
+            "m", "b:2", RuleReport(name="vip", what="to a", per_s=2, counts={"to": 1, "error": 1})
+        ),
+        report("other", "c:3", kind="pipeline"),
+        {"name": "of another kind"},
+    ]
+    (row,) = merged(told)
+    assert (row["name"], row["group"]["name"]) == ("m", "mapping.m")
+    assert row["rules"] == [
+        {"name": "vip", "what": "to a", "per_s": 3.5, "counts": {"to": 6, "error": 1}}
+    ]
+    assert [each["process"] for each in row["units"]] == ["a:1", "b:2"]
+    assert row["units"][0]["error"] == "no room"
+
+
+def test_mappings_that_report_are_told(console, topic):
+    rule = RuleReport(name="vip", what="to a", counts={"to": 5})
+    with connect("127.0.0.1", console.node.address[1]) as connection:
+        connection.control("pipeline_report", report=report(topic, "h:1", rule))
+    rows = {each["name"]: each for each in console.http.get("mappings").json()["rows"]}
+    assert rows[topic]["rules"][0]["counts"] == {"to": 5}
+    assert topic not in {each["name"] for each in console.http.get("pipelines").json()["rows"]}

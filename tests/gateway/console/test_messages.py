@@ -1,10 +1,12 @@
 """Messages of the console: pages, one message, search, produce, dump, a tail, and one time."""
 
-import itertools
 import json
-import threading
+from contextlib import contextmanager
 
 import pytest
+
+from poe.node import Node
+from tests.gateway.console.conftest import Shown
 
 
 def put(console, topic, *messages):
@@ -166,29 +168,69 @@ def test_a_dump_is_lines_that_can_be_posted_again(console, hundred):
     assert [json.loads(each) for each in found] == lines[10:15]
 
 
+@contextmanager
+def tail(console, topic, **headers):
+    """Yield states of a tail, and the ids of their events."""
+    asked = {"params": {"view": f"tail:{topic}"}, "headers": headers}
+    with console.http.stream("GET", "stream", **asked) as reply:
+        yield _events(reply.iter_lines())
+
+
+def _events(lines):
+    data = None
+    for line in lines:
+        if line.startswith("data: "):
+            data = json.loads(line[6:])
+        elif line.startswith("id: "):
+            yield data, line[4:]
+
+
+def texts(state):
+    return [each["preview"] for each in state["rows"]]
+
+
 def test_a_tail_shows_what_is_put_from_now_on(console, topic):
     put(console, topic, b"old")
-    has_seen = threading.Event()
+    with tail(console, topic) as events:
+        assert next(events)[0] == {"rows": [], "skipped": 0}  # it has begun
+        put(console, topic, b"new 1", b"new 2")
+        found: list[str] = []
+        while len(found) < 2:
+            found += texts(next(events)[0])
+        assert found == ["new 1", "new 2"]
 
-    def go_on():
-        # Whether the tail has begun is not told; so one goes on until it has shown some.
-        for number in itertools.count():
-            put(console, topic, b"new %d" % number)
-            if has_seen.wait(0.02):
-                return
 
-    putting = threading.Thread(target=go_on)
-    putting.start()
-    try:
-        with console.http.stream("GET", "stream", params={"view": f"tail:{topic}"}) as reply:
-            states = (json.loads(each[6:]) for each in reply.iter_lines() if each[:5] == "data:")
-            found = [next(states), next(states)]
-    finally:
-        has_seen.set()
-        putting.join()
-    shown = [each["preview"] for state in found for each in state["rows"]]
-    first = int(shown[0].removeprefix("new "))
-    assert shown == [f"new {first + each}" for each in range(len(shown))]
+def test_a_tail_that_was_cut_off_goes_on_where_it_was(console, topic):
+    put(console, topic, b"old")
+    with tail(console, topic) as events:
+        next(events)
+        put(console, topic, b"seen")
+        state, at = next(events)
+        assert texts(state) == ["seen"]
+    put(console, topic, b"meanwhile")
+    with tail(console, topic, **{"last-event-id": at}) as events:
+        assert texts(next(events)[0]) == ["meanwhile"]
+    with tail(console, f"{topic}", **{"last-event-id": "tail:other=5&x"}) as events:
+        assert texts(next(events)[0]) == []
+
+
+def test_a_tail_has_no_gap_where_the_node_was_away(tmp_path):
+    with Node(dir=tmp_path, port=0) as node:
+        assert node.address is not None
+        port = node.address[1]
+        node.put("t", b"old")
+        with Shown(node) as console, tail(console, "t") as events:
+            next(events)
+            node.put("t", b"before")
+            assert texts(next(events)[0]) == ["before"]
+            node.stop()
+            with Node(dir=tmp_path, port=port) as again:
+                again.put_many("t", [b"at once", b"and more"])
+                found: list[str] = []
+                while len(found) < 2:
+                    state = next(events)[0]  # or why the node does not answer
+                    found += texts(state) if "rows" in state else []
+                assert found == ["at once", "and more"]
 
 
 def test_all_topics_are_seen_as_they_were_at_one_time(console, topic):
@@ -231,3 +273,98 @@ def test_a_dump_of_many_pieces_is_one_file(console, topic, tmp_path):
     path = tmp_path / "dump.parquet"
     path.write_bytes(reply.content)
     assert [int(each) for each in pq.read_table(path)["value"].to_pylist()] == list(range(2500))
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "found"),
+    [
+        ("json", '{"amount": {"gt": 97}}', [98, 99]),
+        ("json", '{"user": {"id": ["u3", "u5"]}}', [3, 5]),
+        ("cel", "body.amount > 97 && body.user.id.startsWith('u')", [98, 99]),
+        ("json", '{"nothing": 1}', []),
+    ],
+)
+def test_messages_are_found_by_their_fields(console, topic, kind, text, found):
+    documents = [{"amount": each, "user": {"id": f"u{each}"}} for each in range(100)]
+    put(console, topic, b"no json", *(json.dumps(each).encode() for each in documents))
+    asked = {"kind": kind, "text": text}
+    reply = console.http.get(f"messages/{topic}/search", params=asked)
+    assert reply.status_code == 200, reply.text
+    told = reply.json()
+    assert [json.loads(each["preview"])["amount"] for each in told["rows"]] == found
+    assert told["is_end"] is True
+
+
+def test_a_filter_that_fails_at_messages_tells_so(console, topic):
+    put(console, topic, b'{"a": 1}', b'{"b": 1}')
+    asked = {"kind": "cel", "text": "body.a == 1"}
+    told = console.http.get(f"messages/{topic}/search", params=asked).json()
+    assert (len(told["rows"]), told["failed"]) == (1, 1)
+    assert "a" in told["reason"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "why"),
+    [
+        ("json", "{", "is no JSON"),
+        ("json", '{"a": {"gt": true}}', "use a number or a text"),
+        ("cel", "body.a ==", "at character"),
+        ("cel", "1 + 1", "use what is true or false"),
+        ("sql", "select", "give text or regex or json or cel"),
+    ],
+)
+def test_what_is_no_filter_is_told(console, topic, kind, text, why):
+    put(console, topic, b"{}")
+    asked = {"kind": kind, "text": text}
+    reply = console.http.get(f"messages/{topic}/search", params=asked)
+    assert reply.status_code in {400, 422}
+    assert why in reply.json()["error"]["message"]
+
+
+def test_a_histogram_counts_messages_by_time(console, hundred):
+    told = console.http.get(f"{hundred}/histogram").json()
+    assert sum(told["counts"]) == 100
+    assert len(told["times_us"]) == len(told["counts"]) + 1
+    first = console.http.get(hundred, params={"place": "oldest", "limit": 1}).json()["rows"][0]
+    part = {"after": int(first["pointer"]) - 1, "last": first["pointer"]}
+    assert console.http.get(f"{hundred}/histogram", params=part).json()["counts"] == [1]
+
+
+def test_messages_of_a_range_are_put_again_after_a_look(console, hundred, topic):
+    shown = console.http.get(hundred, params={"place": "oldest"}).json()["rows"]
+    given = {"after": shown[9]["pointer"], "last": shown[19]["pointer"], "to": f"{topic}-copy"}
+    assert console.http.post(f"{hundred}/again", json={**given, "dry": True}).json() == {
+        "messages": 10
+    }
+    assert f"{topic}-copy".encode() not in console.node.topics()
+    done = console.http.post(f"{hundred}/again", json={**given, "dry": False})
+    assert done.json() == {"messages": 10}
+    copied = console.http.get(f"messages/{topic}-copy", params={"place": "oldest"})
+    assert [each["preview"] for each in rows(copied)] == [each["preview"] for each in shown[10:20]]
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"after": 1, "last": "2"}, {"after": "1", "last": "2", "to": "", "dry": True}]
+)
+def test_a_wrong_range_is_told(console, hundred, given):
+    assert console.http.post(f"{hundred}/again", json=given).status_code == 400
+
+
+def test_a_range_is_not_put_onto_a_topic_of_another_kind(console, hundred, topic):
+    console.node.create_topic(f"{topic}-enveloped", envelope=True)
+    given = {"after": "0", "last": "9" * 18, "to": f"{topic}-enveloped", "dry": True}
+    assert console.http.post(f"{hundred}/again", json=given).status_code == 409
+
+
+def test_a_text_is_followed_through_all_topics(console, topic):
+    console.node.create_topic(f"{topic}-b", envelope=True)
+    put(console, topic, f"needle of {topic}".encode(), b"hay")
+    given = {"value": "x", "key": f"needle of {topic}", "headers": {"poe-origin": f"{topic}/7"}}
+    assert console.http.post(f"messages/{topic}-b", json=given).status_code == 200
+    told = console.http.get("follow", params={"text": f"needle of {topic}"}).json()
+    assert [each["topic"]["id"] for each in told["rows"]] == [topic, f"{topic}-b"]
+    assert [each["origin"] for each in told["rows"]] == ["", f"{topic}/7"]
+    assert told["is_whole"] is True
+    past = {"text": f"needle of {topic}", "at": 1_000_000}
+    assert console.http.get("follow", params=past).json()["rows"] == []
+    assert console.http.get("follow", params={"text": ""}).status_code == 400

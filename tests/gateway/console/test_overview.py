@@ -1,0 +1,84 @@
+"""The overview: what is behind, how long the disk lasts, what was done."""
+
+import pytest
+
+from poe.gateway.console.lags import Lags, behind, of_topic
+from poe.gateway.console.overview import disk_of
+from poe.protocol import socket as connect
+from poe.testing import wait_until
+
+
+@pytest.mark.parametrize(
+    ("free", "min_free", "rate", "full_s"),
+    [(1000, 200, 8.0, 100.0), (100, 200, 8.0, 0.0), (None, 200, 8.0, None), (1000, 200, 0, None)],
+)
+def test_the_disk_lasts_so_long(free, min_free, rate, full_s):
+    assert disk_of(free, min_free, rate)["full_s"] == full_s
+
+
+def lag(messages, seconds=0.0):
+    return {"messages": messages, "seconds": seconds, "position": 1, "newest": 2}
+
+
+def test_those_who_are_behind_most_come_first():
+    lags = {"a": {b"t": lag(1)}, "b": {b"t": lag(5, 2.0), b"u": lag(2)}, "c": {b"t": lag(0)}}
+    assert behind(lags) == [
+        {"group": "b", "messages": 7, "seconds": 2.0},
+        {"group": "a", "messages": 1, "seconds": 0.0},
+    ]
+    assert [row["group"] for row in of_topic(lags, [b"u"])] == ["b"]
+
+
+class Node:
+    """Answers about groups, and counts how often."""
+
+    def __init__(self, groups):
+        self.groups = groups
+        self.count = 0
+
+    async def control(self, op, **arguments):
+        self.count += 1
+        if op == "groups":
+            return [{"group": each} for each in self.groups]
+        return {arguments["group"].encode(): lag(1)}
+
+
+@pytest.mark.asyncio
+async def test_lags_are_asked_for_once_in_a_while_and_of_so_many():
+    now_s = 0.0
+    lags, node = Lags(lambda: now_s), Node([f"{each:02}" for each in range(60)])
+    found = await lags.ask(node)
+    assert (len(found), lags.is_whole) == (50, False)
+    assert await lags.ask(node) is found
+    assert node.count == 51
+    now_s = 5.0
+    await lags.ask(node)
+    assert node.count == 102
+
+
+def test_it_tells_the_disk_and_who_is_behind(console, topic):
+    console.node.put_many(topic, [b"one", b"two"])
+    with connect("127.0.0.1", console.node.address[1]) as connection:
+        made = {"mode": "shared", "topics": [topic.encode()], "options": {}}
+        connection.control("group_create", group=f"00-{topic}", **made)
+    found = {}
+
+    def is_behind():
+        nonlocal found
+        found = console.http.get("overview").json()
+        return f"00-{topic}" in {row["id"] for row in found["behind"]}
+
+    wait_until(is_behind, 20)
+    assert found["disk"]["free"] > found["disk"]["min_free"] > 0
+    listed = console.http.get("topics", params={"filter": topic}).json()["rows"]
+    assert [(row["roles"], [each["name"] for each in row["groups"]]) for row in listed] == [
+        ("1 w", [f"00-{topic}"])
+    ]
+
+
+def test_what_is_done_with_the_console_is_told_with_who_and_what(console, topic):
+    console.http.post("topics", json={"name": topic})
+    (deed,) = [row for row in console.http.get("deeds").json()["rows"] if row["target"] == topic]
+    assert (deed["user"], deed["address"], deed["action"]) == (None, "127.0.0.1", "creates topic")
+    events = console.node.control("events", after=0, limit=1000)["events"]
+    assert [each["who"] for each in events if each["child"] == topic] != []
