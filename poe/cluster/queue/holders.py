@@ -5,7 +5,8 @@ missed one asks for all of it. Besides it is believed what others say of a node,
 asked to hold messages; if it does not say so itself in a while, it is asked.
 
 Of a node that was asked and has not answered nothing is believed; but it may hold the messages, and
-if it is gone for good, nobody will ever know.
+if it is gone for good, nobody will ever know. Nor is it known of a life that is over what it has
+handed out to groups that are not known here yet; so what it held is remembered.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -24,6 +25,8 @@ HEARSAY_NODES_MAX: Final = 1024
 names many that there are not leaves room for those that there are."""
 UNANSWERED_MAX: Final = 1024
 """Ranges of a stream that a node may hold; of more they are taken for one."""
+LIVES_OVER_MAX: Final = 64
+"""Of which it is remembered what they held, the last ones."""
 
 _NONE = RangeSet()
 
@@ -55,6 +58,8 @@ class Holders:
 
     def __init__(self) -> None:
         self._holdings: dict[NodeRef, _Holding] = {}
+        self._over: dict[NodeRef, dict[StreamId, list[Bounds]]] = {}
+        """What lives held that are over, or were asked to hold."""
 
     def expect(self, node: NodeRef, stream: StreamId, after: int, last: int) -> bool:
         """Believe that a node holds a range, or is about to; return whether that is new."""
@@ -171,10 +176,13 @@ class Holders:
         return _NONE if holding is None else holding.ranges.get(stream, _NONE)
 
     def may_be_held_by(self, node: NodeRef, stream: StreamId) -> list[Bounds]:
-        """Return what a node holds of a stream, or was asked to hold and has not answered."""
+        """Return what a node holds of a stream, or was asked to hold and has not answered.
+
+        Of a life that is over: what that held.
+        """
         holding = self._holdings.get(node)
         if holding is None:
-            return []
+            return self._over.get(node, {}).get(stream, [])
         return union(holding.ranges.get(stream, _NONE), holding.unanswered.get(stream, _NONE))
 
     def said_by(self, node: NodeRef, stream: StreamId) -> list[Bounds]:
@@ -194,25 +202,32 @@ class Holders:
         }
 
     def nodes(self) -> list[NodeRef]:
-        """Return the nodes of which something is known."""
-        return list(self._holdings)
+        """Return the nodes of which something is known, and lives that are over."""
+        return list(self._holdings | self._over)
 
     def streams(self) -> set[StreamId]:
         """Return the streams of which somebody holds something."""
         return {stream for holding in self._holdings.values() for stream in holding.ranges}
 
     def forget(self, node: bytes, before_epoch: int | None = None) -> None:
-        """Drop what is known of a node; with an epoch, of its lives before that alone."""
-        self._holdings = {
-            ref: holding
-            for ref, holding in self._holdings.items()
-            if ref.id != node or (before_epoch is not None and ref.epoch >= before_epoch)
-        }
+        """Count on nothing of a node any more; with an epoch, of its lives before that alone."""
+        for ref in [ref for ref in self._holdings if ref.id == node]:
+            if before_epoch is None or ref.epoch < before_epoch:
+                holding = self._holdings[ref]
+                streams = holding.ranges.keys() | holding.unanswered.keys()
+                held = {each: self.may_be_held_by(ref, each) for each in streams}
+                del self._holdings[ref]
+                if held:
+                    self._over[ref] = held
+        while len(self._over) > LIVES_OVER_MAX:
+            del self._over[next(iter(self._over))]
 
     def forget_stream(self, stream: StreamId) -> None:
-        """Drop what nodes were asked to hold of a stream that is over and done everywhere."""
+        """Drop what nodes may have held of a stream that is over and done everywhere."""
         for holding in self._holdings.values():
             holding.unanswered.pop(stream, None)
+        for held in self._over.values():
+            held.pop(stream, None)
 
     def _holding(self, node: NodeRef) -> _Holding:
         """Return what is known of a node; of too many it is kept of none."""

@@ -188,6 +188,29 @@ def test_who_was_asked_to_hold_messages_and_refused_has_not_handed_them_out():
     assert list(nodes[0].repeated("work")) == []
 
 
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_life_that_is_over_may_have_handed_out_for_a_group_that_is_heard_of_only_later(
+    is_forgotten,
+):
+    nodes = Wired(2)
+    nodes.put(0, [b"a"])
+    nodes.settle()
+    nodes.part(0, 1)
+    nodes.make_group(1)
+    assert nodes.take(1)[1] == [b"a"]
+    old = nodes.refs[1]
+    nodes.kill(1)
+    if is_forgotten:
+        nodes[0].forget(old.id, nodes.now_us)
+    else:
+        nodes.cut.clear()
+        nodes.restart(1)
+    nodes.make_group(0)
+    assert nodes.take(0)[1] == [b"a"]
+    [row] = nodes[0].repeated("work")
+    assert (row.certainty, row.nodes) == ("may", (nodes.refs[0], old))
+
+
 def test_what_came_to_no_client_may_have_come_twice_at_most():
     nodes = Wired(2)
     nodes.make_group(0)
