@@ -43,8 +43,9 @@ class RangeSet:
 
     def add(self, after: int, last: int) -> None:
         """Add a range that overlaps none that is there."""
-        self._toggle(after)
-        self._toggle(last)
+        if not self._goes_on(after, last):
+            self._toggle(after)
+            self._toggle(last)
 
     def remove(self, after: int, last: int) -> None:
         """Take away a range that is a part of one that is there."""
@@ -80,9 +81,7 @@ class RangeSet:
 
     def join(self, after: int, last: int) -> list[Bounds]:
         """Have all of a range there; return the parts that were not."""
-        if self._chunks and self._chunks[-1][-1] == after < last:  # it goes on where all ends
-            self._chunks[-1][-1] = last
-            self._firsts[-1] = self._chunks[-1][0]
+        if self._goes_on(after, last):
             return [(after, last)]
         parts = self.without(after, last)
         for part in parts:
@@ -105,8 +104,19 @@ class RangeSet:
         self.remove(after, last)
         return last
 
+    def _goes_on(self, after: int, last: int) -> bool:
+        """Add a range that begins where all ends; return whether it does."""
+        chunks = self._chunks
+        if not chunks or not chunks[-1][-1] == after < last:
+            return False
+        chunks[-1][-1] = last
+        self._firsts[-1] = chunks[-1][0]
+        return True
+
     def _ends_within(self, after: int, last: int) -> list[int]:
         """Return the ends of the parts of a range that are there: of each its begin and its end."""
+        if not self._chunks or self._chunks[-1][-1] <= after:  # most often what is asked is new
+            return []
         at, place, ends = self._chunk(after), 0, array("Q")
         if at >= 0:
             place = bisect_right(self._chunks[at], after)

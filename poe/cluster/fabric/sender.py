@@ -210,9 +210,11 @@ class Sender:
 
     def _oldest_us(self) -> int | None:
         # Asks are in the order in which they were sent, and so is what waits.
-        oldest_us = [self._waiting[0][1]] if self._waiting else []
-        oldest_us += [ask.sent_us for ask in self._under_way.values()][:1]
-        return min(oldest_us, default=None)
+        asked_us = next(iter(self._under_way.values())).sent_us if self._under_way else None
+        if not self._waiting:
+            return asked_us
+        waits_us = self._waiting[0][1]
+        return waits_us if asked_us is None else min(waits_us, asked_us)
 
     def _is_late(self, now_us: int) -> bool:
         oldest_us = self._oldest_us()

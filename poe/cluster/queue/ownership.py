@@ -6,6 +6,7 @@ behind is spread over all. Nodes that know the same of each other come to the sa
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 
 from xxhash import xxh64_intdigest
 
@@ -37,6 +38,7 @@ def owned(
     return minus(held.get(me, ()), union(*before)) if before else list(held.get(me, ()))
 
 
+@lru_cache(1024)
 def rank(node: NodeRef, queue: bytes, stream: StreamId) -> tuple[bool, int, NodeRef]:
     """Return what the nodes are sorted by: the origin, in whichever life, is the first."""
     place = b"%d %b %b" % (stream.epoch, stream.origin, queue)
