@@ -5,7 +5,8 @@ import json
 import pytest
 
 from poe.client import Queue
-from tests.browser.conftest import View
+from tests.browser.conftest import View, violations
+from tests.cli.processes import Background
 from tests.gateway.console.conftest import Shown
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e"
@@ -68,6 +69,118 @@ def test_rules_are_tried_and_compared(view):
     page.get_by_role("alert").get_by_text("rules.toml, line 1").wait_for()
 
 
+def test_dead_letters_of_all_groups_are_seen_by_reason_and_compared(view):
+    node = view.console.node
+    for each in (b'{"id": 1, "city": "Bonn"}', b'{"id": 2, "city": "Kiel"}'):
+        node.put("cities", each)
+    with Queue(url(node), "cities", group="guides", group_options={"attempts_max": 1}) as queue:
+        queue.get().ack()
+        queue.get().dead("no such city")
+    page = view.show("dead", "guides")
+    page.get_by_text("1 × no such city").first.wait_for()
+    view.shot("dead")
+    page.get_by_role("link", name="guides").click()
+    page.get_by_role("button", name="1 × no such city").click()
+    page.get_by_role("button", name="Put these back").wait_for()
+    page.get_by_role("button", name="Compare").click()
+    compared = page.get_by_role("dialog", name="Beside the last good message")
+    compared.get_by_text("2 of 2 differ").wait_for()
+    view.shot("compare")
+    compared.get_by_role("button", name="Close").click()
+    page.get_by_role("button", name="Put back", exact=True).click()
+    page.get_by_text("None has such a reason").wait_for()
+
+
+def test_a_mapping_that_runs_shows_what_has_met_its_rules(view, tmp_path):
+    node = view.console.node
+    rules = RULES.replace("trial", "sizes").replace("numbers", "amounts")
+    file = tmp_path / "sizes.toml"
+    file.write_text(rules.replace('to = "large"', 'to = "large.amounts"'))
+    for amount in (5, 150, 500):
+        node.put("amounts", json.dumps({"amount": amount}).encode())
+    with Background("mapping", "run", file, port=node.address[1]):
+        page = view.show("mappings")
+        page.get_by_role("cell", name="to large.amounts").wait_for(timeout=30_000)
+        rule = page.get_by_role("row").filter(has_text="to large.amounts")
+        page.wait_for_function("document.body.innerText.match(/large\\s+to large.amounts.*2/)")
+        assert rule.get_by_role("cell").all_inner_texts()[0] == "large"
+        view.shot("mappings")
+        assert violations(page) == []
+        page.get_by_role("link", name="mapping.sizes").click()
+        page.get_by_role("heading", name="mapping.sizes").wait_for()
+
+
+def test_a_key_is_followed_through_topics(view):
+    node = view.console.node
+    node.create_topic("people", envelope=True)
+    given = {"key": "ann-7", "value": "moved"}
+    assert view.console.http.post("messages/people", json=given).status_code == 200
+    node.put("letters", b"to ann-7: hello")
+    page = view.show("messages", "moved", topic="people")
+    page.locator("tr.message").first.click()
+    page.get_by_role("link", name="Follow its key").click()
+    page.get_by_text("2 messages in 2 topics").wait_for()
+    page.get_by_text("to ann-7: hello").wait_for()
+    view.shot("follow")
+    assert violations(page) == []
+
+
+def test_messages_are_found_by_fields_and_two_are_compared(view):
+    for number in range(20):
+        document = {"amount": number, "country": "DE" if number % 2 else "FR"}
+        view.console.node.put("sums", json.dumps(document).encode())
+    page = view.show("messages", "Time and pointer", topic="sums")
+    page.get_by_role("img", name="Messages by time").wait_for()
+    page.get_by_role("combobox", name="as").select_option("json")
+    page.get_by_label("Find").fill('{"amount": {"ge": 18}}')
+    page.keyboard.press("Enter")
+    page.get_by_text("2 found").wait_for()
+    for box in page.get_by_role("checkbox").all():
+        box.check()
+    page.get_by_role("button", name="Compare").click()
+    dialog = page.get_by_role("dialog", name="Two messages")
+    dialog.get_by_text("2 of 2 differ").wait_for()
+    view.shot("diff")
+    dialog.get_by_role("button", name="Close").click()
+    page.get_by_role("combobox", name="as").select_option("cel")
+    page.get_by_label("Find").fill("body.amount ==")
+    page.keyboard.press("Enter")
+    page.get_by_role("alert").get_by_text("at character").wait_for()
+
+
+def test_a_range_and_a_choice_are_put_again(view):
+    for number in range(5):
+        view.console.node.put("again", b"message %d" % number)
+    page = view.show("messages", "message 4", topic="again")
+    page.get_by_role("button", name="Put many again…").click()
+    dialog = page.get_by_role("dialog", name="Put many again")
+    dialog.get_by_label("Onto topic").fill("again copy")
+    dialog.get_by_role("button", name="Look").click()
+    dialog.get_by_text("5 messages would be put").wait_for()
+    dialog.get_by_role("button", name="Put again").click()
+    dialog.wait_for(state="detached")
+    copied = view.console.http.get("messages/again%20copy").json()["rows"]
+    assert [each["preview"] for each in copied] == [f"message {each}" for each in range(5)]
+    page.get_by_role("checkbox").first.check()
+    page.get_by_role("button", name="Put again", exact=True).click()
+    page.get_by_text("6 of 6 messages").wait_for()
+
+
+def test_a_group_is_replayed_in_a_shadow(view):
+    view.console.node.put("plays", b"one")
+    with Queue(url(view.console.node), "plays", group="actors") as queue:
+        queue.get().ack()
+    page = view.show("group", "oldest lease", group="actors")
+    page.get_by_role("button", name="Shadow…").click()
+    page.get_by_label("Begins at").select_option("oldest")
+    page.get_by_role("button", name="Make it").click()
+    page.get_by_role("heading", name="actors.shadow").wait_for()
+    told = {
+        name: view.console.http.get(f"groups/{name}").json() for name in ("actors", "actors.shadow")
+    }
+    assert [each["units"][0]["messages"] for each in told.values()] == [0, 1]
+
+
 @pytest.fixture(scope="module")
 def hostile(node, console):
     """A topic and a group with markup and script wherever there may be text."""
@@ -78,11 +191,13 @@ def hostile(node, console):
     return console.http.get("messages/hostile").json()["rows"][0]["pointer"]
 
 
-@pytest.mark.parametrize("page", ["messages", "topic", "group", "groups", "instant", "events"])
+@pytest.mark.parametrize(
+    "page", ["messages", "topic", "group", "groups", "dead", "follow", "instant", "events"]
+)
 def test_hostile_texts_stay_text_wherever_they_are_shown(view, hostile, page):
-    query = {"topic": "hostile", "group": "hostile"}
+    query = {"topic": "hostile", "group": "hostile", "text": "onerror"}
     if page == "messages":
-        query["open"] = hostile
+        query = {"topic": "hostile", "open": hostile}
     shown = view.show(page, "hostile", **query)
     shown.wait_for_timeout(200)
     assert shown.locator("img").count() == 0

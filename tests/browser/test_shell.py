@@ -1,8 +1,12 @@
 """The console's frame, its overview and its pages of topics, in a real browser."""
 
+import os
+import time
+
 import pytest
 
 from poe.node import Node
+from poe.testing import wait_until
 from tests.broker.nodes import kill
 from tests.browser.conftest import View, violations
 from tests.gateway.console.conftest import Shown
@@ -43,6 +47,9 @@ def test_a_wrong_token_is_told_and_another_can_be_pasted(chromium, console):
         ("instant", {}, "Its last message then"),
         ("groups", {}, "billing"),
         ("group", {"group": "billing"}, "oldest lease"),
+        ("dead", {}, "Nobody has given up"),
+        ("mappings", {}, "No mapping runs"),
+        ("follow", {"text": "249"}, "1 messages in 1 topics"),
         ("pipelines", {}, "No pipeline"),
         ("dryrun", {}, "Nothing is put"),
         ("tree", {}, "appendix_sup"),
@@ -76,6 +83,7 @@ def test_a_crash_is_on_the_screen_with_its_cause_within_a_second(view):
     page.get_by_text("Last restart").wait_for(state="detached")
     kill(view.console.node, "scrubber")
     page.get_by_text("Last restart").wait_for(timeout=1000)
+    page.get_by_role("region", name="Restarts by time").get_by_role("img").first.wait_for()
     page.get_by_role("button", name="Why?").click()
     why = page.get_by_role("dialog", name="Why")
     why.get_by_text("because 'scrubber' of poe_sup ended with").wait_for()
@@ -94,7 +102,7 @@ def test_a_group_is_reset_after_a_look_at_what_that_means(view):
 
 
 def test_a_message_is_put_found_and_opened(view):
-    page = view.show("messages", "messages", topic="orders")
+    page = view.show("messages", "Time and pointer", topic="orders")
     page.get_by_role("button", name="Put…").click()
     page.get_by_label("Value").fill('{"who": "here"}')
     page.get_by_role("dialog").get_by_role("button", name="Put").click()
@@ -109,7 +117,7 @@ def test_a_message_is_put_found_and_opened(view):
 
 
 def test_a_tail_shows_what_is_put(view):
-    page = view.show("messages", "messages", topic="orders")
+    page = view.show("messages", "Time and pointer", topic="orders")
     page.keyboard.press("t")
     page.get_by_text("tailing").wait_for()
     for number in range(50):
@@ -180,6 +188,56 @@ def test_a_node_that_goes_and_comes_back_is_told(chromium, tmp_path):
             with Node(dir=tmp_path, port=port):
                 page.get_by_text("the node is away").wait_for(state="detached")
             view.close()
+
+
+def test_a_tail_misses_nothing_while_the_node_is_away(chromium, tmp_path):
+    with Node(dir=tmp_path, port=0) as node:
+        assert node.address is not None
+        port = node.address[1]
+        node.put("t", b"old")
+        with Shown(node) as console:
+            view = View(chromium, console)
+            page = view.show("messages", "old", topic="t")
+            page.keyboard.press("t")
+            page.get_by_text("tailing").wait_for()
+            page.wait_for_function("document.querySelectorAll('tr.message').length === 0")
+            wait_until(lambda: _puts_are_seen(node, page), 20)
+            node.stop()
+            with Node(dir=tmp_path, port=port) as again:
+                for number in range(20):
+                    again.put("t", b"while nobody looked %d" % number)
+                page.get_by_text("while nobody looked 19").wait_for()
+            shown = page.locator("tr.message td:last-child").all_inner_texts()
+            missed = [each for each in shown if "nobody" in each]
+            assert missed == [f"while nobody looked {number}" for number in range(20)]
+            view.close()
+
+
+def _puts_are_seen(node, page):
+    node.put("t", b"is it there?")
+    page.wait_for_timeout(100)
+    return page.locator("tr.message").count() > 0
+
+
+def test_a_tab_that_stays_open_takes_no_more_memory(view):
+    seconds = float(os.environ.get("POE_HEAP_S", "10"))
+    page = view.show("tree", "scrubber")
+    page.evaluate("history.pushState(null, '', '/console/overview')")
+    page.evaluate("dispatchEvent(new Event('poe-place'))")
+    page.get_by_role("heading", name="Overview").wait_for()
+    session = view.context.new_cdp_session(page)
+
+    def used():
+        session.send("HeapProfiler.collectGarbage")
+        return session.send("Runtime.getHeapUsage")["usedSize"]
+
+    page.wait_for_timeout(6000)
+    before = used()
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        view.console.node.put("live", b"x" * 1000)
+        page.wait_for_timeout(50)
+    assert used() - before < 2 << 20
 
 
 def test_a_rebound_name_and_a_post_of_another_site_are_refused(chromium, console):

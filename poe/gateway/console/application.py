@@ -7,6 +7,7 @@
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from http import HTTPStatus
@@ -46,6 +47,8 @@ from poe.gateway.http.inflow import Inflow
 from poe.gateway.http.options import GatewayOptions
 from poe.gateway.http.reply import as_json, error_reply, json_reply, told
 from poe.security.entry import Entry
+
+_log = logging.getLogger("poe.gateway.console")
 
 ROOT: Final = "/console"
 _API: Final = f"{ROOT}/api"
@@ -99,7 +102,11 @@ class Console:
             routes=[self._route(row) for row in rows]
             + [Route(f"{ROOT}/static/{{name:path}}", self._get_static)]
             + [Route(path, self._get_page) for path in (ROOT, f"{ROOT}/{{page}}")],
-            exception_handlers={PoeError: self._on_error, HTTPException: self._on_http_error},
+            exception_handlers={
+                PoeError: self._on_error,
+                HTTPException: self._on_http_error,
+                Exception: self._on_failure,
+            },
         )
         self._application.router.redirect_slashes = False
 
@@ -253,6 +260,11 @@ class Console:
             return Response(content, HTTPStatus.FORBIDDEN, media_type="application/json")
         return error_reply(error, self._options.retry_after_s)
 
+    async def _on_failure(self, request: Request, error: Exception) -> Response:
+        _log.error("%s %s has failed", request.method, request.url.path, exc_info=error)
+        why = "the console has failed at this; its log tells more"
+        return error_reply(RequestRefused(HTTPStatus.INTERNAL_SERVER_ERROR, why), 0)
+
     async def _on_http_error(self, _request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         reply = error_reply(RequestRefused(error.status_code, f"{error.detail}"), 0)
@@ -262,5 +274,7 @@ class Console:
 
 def _resume_of(visit: Visit) -> dict[str, str]:
     """Return where each view of single things was: as the browser says of the last event."""
-    given = visit.request.headers.get("last-event-id") or visit.text("resume")
+    given = visit.request.headers.get("last-event-id") or visit.request.query_params.get(
+        "resume", ""
+    )
     return dict(parse_qsl(given[:_RESUME_MAX]))

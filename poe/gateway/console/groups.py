@@ -66,10 +66,10 @@ async def get_group(visit: Visit) -> object:
         **named(name.encode()),
         "mode": found["mode"],
         "state": found["state"],
-        "full": told_of(found["full"]),
+        "full": told_of(found.get("full")),
         "generation": str(found["generation"]),
         "created_us": str(found["created_us"]),
-        "counts": told_of(found["counts"]),
+        "counts": told_of(found.get("counts")),
         "options": told_of(found["options"]),
         "members": safe(told_of(found["members"])),
         "events": [

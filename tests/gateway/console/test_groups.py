@@ -2,7 +2,7 @@
 
 import pytest
 
-from poe.client import Queue
+from poe.client import Consumer, Queue
 from poe.protocol import socket as connect
 from poe.testing import wait_until
 
@@ -79,6 +79,18 @@ def test_a_group_with_members_is_reset_only_by_force(console, group, topic):
         assert refused.json()["error"]["name"] == "GroupActive"
         done = console.http.post(path, json={"to": "oldest", "dry": False, "force": True})
         assert done.status_code == 200
+
+
+def test_a_group_of_consumers_is_told(console, topic):
+    console.node.put_many(topic, [b"one", b"two"])
+    url = f"poe://127.0.0.1:{console.node.address[1]}"
+    with Consumer(url, topic, group=topic) as consumer:
+        assert len(list(consumer)) == 2
+        found = console.http.get(f"groups/{topic}")
+        assert found.status_code == 200, found.text
+        assert (found.json()["mode"], found.json()["full"]) == ("ordered", None)
+        assert [each["name"] for each in found.json()["units"]] == [topic]
+        assert len(found.json()["members"]) == 1
 
 
 def test_a_group_has_a_history_of_how_far_it_was_behind(console, group):

@@ -210,6 +210,9 @@ def test_a_tail_that_was_cut_off_goes_on_where_it_was(console, topic):
     put(console, topic, b"meanwhile")
     with tail(console, topic, **{"last-event-id": at}) as events:
         assert texts(next(events)[0]) == ["meanwhile"]
+    asked = [("view", f"tail:{topic}"), ("view", "overview"), ("resume", at)]
+    with console.http.stream("GET", "stream", params=asked) as reply:  # a tab with more views now
+        assert texts(next(_events(reply.iter_lines()))[0]) == ["meanwhile"]
     with tail(console, f"{topic}", **{"last-event-id": "tail:other=5&x"}) as events:
         assert texts(next(events)[0]) == []
 

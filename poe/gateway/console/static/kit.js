@@ -90,7 +90,7 @@ export function useGet(path, params = {}) {
 }
 
 // One stream for a tab, whatever it shows: browsers allow six connections to a host.
-const live = { views: new Map(), source: null, timer: 0 };
+const live = { views: new Map(), source: null, timer: 0, at: "" };
 function connectLive() {
   clearTimeout(live.timer);
   live.timer = setTimeout(() => {
@@ -98,10 +98,13 @@ function connectLive() {
     live.source = null;
     if (!live.views.size || document.hidden) return;
     const query = [...live.views.keys()].map((view) => `view=${encodeURIComponent(view)}`).join("&");
-    const source = new EventSource(`${API}stream?${query}`);
+    const source = new EventSource(`${API}stream?${query}${live.at ? `&resume=${encodeURIComponent(live.at)}` : ""}`);
     live.source = source;
     for (const view of live.views.keys()) {
-      source.addEventListener(view, (event) => tellLive(view, { isStale: false, ...split(JSON.parse(event.data)) }));
+      source.addEventListener(view, (event) => {
+        live.at = event.lastEventId || live.at; // where views of single things are, for a stream that is opened anew
+        tellLive(view, { isStale: false, ...split(JSON.parse(event.data)) });
+      });
     }
     source.onerror = () => {
       for (const view of live.views.keys()) tellLive(view, { isStale: true });
@@ -129,7 +132,13 @@ export function useLive(view, onState) {
     return () => {
       const all = live.views.get(view);
       all.delete(tell);
-      if (!all.size) { live.views.delete(view); connectLive(); }
+      if (!all.size) {
+        live.views.delete(view);
+        const at = new URLSearchParams(live.at);
+        at.delete(view);
+        live.at = at.toString();
+        connectLive();
+      }
     };
   }, [view]);
   return state;

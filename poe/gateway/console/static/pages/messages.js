@@ -1,4 +1,5 @@
-import { html, useState, useEffect, useGet, useLive, useQuery, useKeys, get, send, go, say, Page, Link, Field, Button, Badge, Dialog, ErrorLine, Empty, Bytes, timeText } from "../kit.js";
+import { Compare } from "./diff.js";
+import { html, useState, useEffect, useGet, useLive, useQuery, useKeys, get, send, go, say, Page, Link, Field, Button, Badge, Dialog, ErrorLine, Empty, Bytes, Num, timeText, numberText } from "../kit.js";
 
 const FORMS = ["auto", "text", "json", "hex", "msgpack", "envelope"];
 const micros = (text) => { const time = Date.parse(text); return Number.isNaN(time) ? undefined : `${time}000`; };
@@ -25,6 +26,7 @@ function Opened({ topic, pointer, onClose }) {
       <div class="fields"><${Field} label="Shown as"><select value=${form} onChange=${(event) => setForm(event.target.value)}>${FORMS.map((each) => html`<option selected=${each === form}>${each}</option>`)}</select><//>
         <button type="button" onClick=${() => navigator.clipboard.writeText(text).then(() => say("copied"))}>Copy</button>
         <a href=${`/console/api/messages/${topic}/raw?pointer=${pointer}`} download>Download</a>
+        ${data.key ? html`<${Link} page="follow" query=${{ text: data.key, at: pointer }}>Follow its key<//>` : null}<${Link} page="instant" query=${{ time_us: pointer }}>All topics then<//>
         ${edited === null && !data.is_cut && data.form === "text" ? html`<${Button} level="operate" onClick=${() => setEdited(data.text)}>Put again…<//>` : null}</div>
       ${edited === null ? html`<pre tabindex="0">${text}</pre>` : html`<${Field} label="Value"><textarea rows="10" value=${edited} onInput=${(event) => setEdited(event.target.value)} /><//><div class="fields"><button type="button" class="main" onClick=${again}>Put</button></div>`}` : null}
     <form method="dialog"><button>Close</button></form></div><//>`;
@@ -46,10 +48,41 @@ function Produce({ topic, isEnveloped, onClose, onDone }) {
     <div class="fields"><button class="main">Put</button><button type="button" onClick=${onClose}>Cancel</button></div></form><//>`;
 }
 
-function Rows({ rows, onOpen, caption }) {
-  return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table><caption>${caption}</caption><thead><tr><th>Time and pointer</th><th>Key</th><th class="number">Size</th><th>Message</th></tr></thead>
-    <tbody>${rows.map((row) => html`<tr key=${row.pointer} class="opens message" tabindex="0" onClick=${() => onOpen(row.pointer)} onKeyDown=${(event) => event.key === "Enter" && onOpen(row.pointer)}>
-      <td class="line">${timeText(row.pointer)}<br /><small class="quiet">${row.pointer}</small></td><td class="code">${row.key ?? ""}</td><td class="number"><${Bytes} n=${row.bytes} /></td><td class="code"><div class="line">${row.form === "hex" ? html`<span class="quiet">hex</span> ` : null}${row.preview}</div></td></tr>`)}</tbody></table></div>`;
+const KINDS = [["text", "text", "a text"], ["regex", "regular expression", "order-[0-9]+"], ["json", "fields", '{"amount": {"gt": 100}}'], ["cel", "CEL", "body.amount > 100"]];
+
+function Histogram({ path, turn, onPick }) {
+  const { data } = useGet(`${path}/histogram`, { turn });
+  if (!data?.counts.length) return null;
+  const most = Math.max(...data.counts, 1), wide = 1000 / data.counts.length;
+  const at = (event) => {
+    const { left, width } = event.currentTarget.getBoundingClientRect();
+    return Math.max(0, Math.min(data.counts.length - 1, Math.floor(((event.clientX - left) / width) * data.counts.length)));
+  };
+  return html`<figure class="histogram"><svg role="img" aria-label=${`Messages by time, ${numberText(most)} at most in one of ${data.counts.length} parts`} viewBox="0 0 1000 40" preserveAspectRatio="none" onClick=${(event) => onPick(data.times_us[at(event)])}>
+    ${data.counts.map((count, index) => (count ? html`<rect x=${index * wide} y=${40 - Math.max(2, (count / most) * 40)} width=${wide * 0.85} height=${Math.max(2, (count / most) * 40)}><title>${`${timeText(data.times_us[index])}: ${numberText(count)} messages`}</title></rect>` : null))}</svg>
+    <figcaption class="ends quiet"><span>${timeText(data.times_us[0]).slice(0, 19)}</span><span>messages by time; a click goes there</span><span>${timeText(data.times_us.at(-1)).slice(0, 19)}</span></figcaption></figure>`;
+}
+
+function Again({ path, name, first, last, onClose }) {
+  const [given, setGiven] = useState({ after: String(BigInt(first) - 1n), last, to: name });
+  const [seen, setSeen] = useState(null);
+  const [error, setError] = useState(null);
+  const set = (field) => (event) => { setGiven({ ...given, [field]: event.target.value.trim() }); setSeen(null); };
+  const pointer = (text) => (/^\d+$/.test(text) ? text : micros(text) ?? text);
+  const ask = (dry) => send("POST", `${path}/again`, { after: pointer(given.after), last: pointer(given.last), to: encodeURIComponent(given.to), dry });
+  const look = (event) => { event.preventDefault(); ask(true).then((found) => { setSeen(found); setError(null); }, setError); };
+  const put = () => ask(false).then((found) => { say(`${found.messages} messages put again`); onClose(); }, setError);
+  return html`<${Dialog} title="Put many again" onClose=${onClose}><form onSubmit=${look}><p>Messages of a range are put once more, as they are and in their order.</p><${ErrorLine} error=${error} />
+    <${Field} label="Behind (pointer or time)"><input required value=${given.after} onInput=${set("after")} /><//><${Field} label="Up to (pointer or time)"><input required value=${given.last} onInput=${set("last")} /><//><${Field} label="Onto topic"><input required value=${given.to} onInput=${set("to")} /><//>
+    ${seen ? html`<p>${numberText(seen.messages)} messages would be put onto <strong>${given.to}</strong>.</p>` : html`<p class="quiet">Look first how many these are.</p>`}
+    <div class="fields"><button>Look</button><button type="button" class="main" disabled=${!seen?.messages} onClick=${put}>Put again</button><button type="button" onClick=${onClose}>Cancel</button></div></form><//>`;
+}
+
+function Rows({ rows, onOpen, caption, chosen, choose }) {
+  const mark = (pointer) => { const next = new Set(chosen); if (!next.delete(pointer)) next.add(pointer); choose(next); };
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table><caption>${caption}</caption><thead><tr><th><span class="hidden">Chosen</span></th><th>Time and pointer</th><th>Key</th><th class="number">Size</th><th>Message</th></tr></thead>
+    <tbody>${rows.map((row) => html`<tr key=${row.pointer} class="opens message" tabindex="0" onClick=${(event) => event.target.closest("input") || onOpen(row.pointer)} onKeyDown=${(event) => { if (event.key === "Enter") onOpen(row.pointer); else if (event.key === "x") { event.preventDefault(); mark(row.pointer); } }}>
+      <td><input type="checkbox" tabindex="-1" aria-label=${`Choose ${row.pointer}`} checked=${chosen.has(row.pointer)} onChange=${() => mark(row.pointer)} /></td><td class="line">${timeText(row.pointer)}<br /><small class="quiet">${row.pointer}</small></td><td class="code">${row.key ?? ""}</td><td class="number"><${Bytes} n=${row.bytes} /></td><td class="code"><div class="line">${row.form === "hex" ? html`<span class="quiet">hex</span> ` : null}${row.preview}</div></td></tr>`)}</tbody></table></div>`;
 }
 
 export default function Messages({ query }) {
@@ -60,36 +93,54 @@ export default function Messages({ query }) {
   const [found, setFound] = useState(null);
   const [tailed, setTailed] = useState(null);
   const [isPutting, setIsPutting] = useState(false);
+  const [isAgain, setIsAgain] = useState(false);
+  const [chosen, choose] = useState(new Set());
+  const [compared, setCompared] = useState(null);
+  const [failed, setFailed] = useState(null);
   const [wanted, setWanted] = useState({ text: text ?? "", kind: kind ?? "text" });
   useLive(tailed && !tailed.isPaused ? `tail:${topic}` : null, ({ data: more, error: failed }) => setTailed((old) => old && (more
     ? { ...old, rows: [...old.rows, ...more.rows].slice(-500), skipped: old.skipped + more.skipped, error: undefined } : { ...old, error: failed })));
   const search = (after) => get(`${path}/search`, { text, kind, after }).then(
-    (more) => setFound((old) => ({ ...more, rows: [...(after ? old.rows : []), ...more.rows] })), (failed) => setFound({ rows: [], is_end: true, error: failed }));
+    (more) => setFound((old) => ({ ...more, rows: [...(after ? old.rows : []), ...more.rows], failed: (after ? old.failed ?? 0 : 0) + (more.failed ?? 0), reason: more.reason || old?.reason })), (failed) => setFound({ rows: [], is_end: true, error: failed }));
   useEffect(() => { setFound(null); if (text) search(); }, [topic, text, kind]);
   const show = (patch) => { setTailed(null); setQuery({ text: undefined, kind: undefined, at: undefined, ...patch }); };
   const opened = (pointer) => setQuery({ open: pointer });
   const step = (by) => { const all = [...document.querySelectorAll("tr.message")]; all[Math.max(0, Math.min(all.length - 1, all.indexOf(document.activeElement) + by))]?.focus(); };
   const tail = () => { setFound(null); setTailed({ rows: [], skipped: 0, isPaused: false }); };
-  useKeys({ j: () => step(1), k: () => step(-1), t: () => (tailed ? setTailed(null) : tail()) }, { "j k": "next and previous message", Enter: "open the message", t: "tail, and back" });
+  useKeys({ j: () => step(1), k: () => step(-1), t: () => (tailed ? setTailed(null) : tail()) }, { "j k": "next and previous message", Enter: "open the message", t: "tail, and back", x: "choose the message" });
+  useEffect(() => choose(new Set()), [topic]);
   const rows = data?.rows ?? [];
+  const marked = [...chosen].sort((one, other) => (BigInt(one) < BigInt(other) ? -1 : 1));
+  const putMarked = async () => {
+    try {
+      for (const each of marked) await send("POST", `${path}/again`, { after: String(BigInt(each) - 1n), last: each, to: topic, dry: false });
+      say(`${marked.length} messages put again`);
+      choose(new Set());
+      setFailed(null);
+      reload();
+    } catch (error) { setFailed(error); }
+  };
   const list = tailed ? tailed.rows : found ? found.rows : rows;
-  return html`<${Page} title=${data?.name ?? "Messages"} actions=${html`<${Link} page="topic" query=${{ topic }}>Topic<//><${Button} main level="operate" onClick=${() => setIsPutting(true)}>Put…<//>`}>
-    <${ErrorLine} error=${error} />
+  return html`<${Page} title=${data?.name ?? "Messages"} actions=${html`<${Link} page="topic" query=${{ topic }}>Topic<//>${list.length ? html`<${Button} level="operate" onClick=${() => setIsAgain(true)}>Put many again…<//>` : null}<${Button} main level="operate" onClick=${() => setIsPutting(true)}>Put…<//>`}>
+    <${ErrorLine} error=${error ?? failed} />
     <div class="fields">${data && data.partitions.length > 1 ? html`<${Field} label="Partition"><select value=${topic} onChange=${(event) => go("messages", { topic: event.target.value })}>${data.partitions.map((each) => html`<option value=${each.id}>${each.name}</option>`)}</select><//>` : null}
       <button type="button" aria-pressed=${!tailed && !found && (place ?? "newest") === "newest"} onClick=${() => show({ place: undefined })}>Newest</button><button type="button" aria-pressed=${place === "oldest"} onClick=${() => show({ place: "oldest" })}>Oldest</button>
       <button type="button" aria-pressed=${Boolean(tailed)} onClick=${() => (tailed ? setTailed(null) : tail())}>Tail</button>
       <${Field} label="From a time or pointer"><input value=${place === "after" ? at ?? "" : ""} placeholder="2026-11-24T12:00:00" onChange=${(event) => { const given = event.target.value.trim(); show({ place: "after", at: /^\d+$/.test(given) ? given : micros(given) }); }} /><//>
-      <${Field} label="Find"><input type="search" value=${wanted.text} onInput=${(event) => setWanted({ ...wanted, text: event.target.value })} onKeyDown=${(event) => event.key === "Enter" && setQuery({ ...wanted, text: event.target.value })} /><//>
-      <${Field} label="as"><select value=${wanted.kind} onChange=${(event) => setWanted({ ...wanted, kind: event.target.value })}>${["text", "regex"].map((each) => html`<option selected=${each === wanted.kind}>${each}</option>`)}</select><//>
+      <${Field} label="Find"><input type="search" class="wide" placeholder=${KINDS.find(([each]) => each === wanted.kind)[2]} value=${wanted.text} onInput=${(event) => setWanted({ ...wanted, text: event.target.value })} onKeyDown=${(event) => event.key === "Enter" && setQuery({ ...wanted, text: event.target.value })} /><//>
+      <${Field} label="as"><select value=${wanted.kind} onChange=${(event) => setWanted({ ...wanted, kind: event.target.value })}>${KINDS.map(([each, words]) => html`<option value=${each} selected=${each === wanted.kind}>${words}</option>`)}</select><//>
       <button type="button" onClick=${() => setQuery({ ...wanted })}>Find</button>
       ${["jsonl", "parquet"].map((each) => html`<a href=${`/console/api/${path}/dump?as=${each}&after=${place === "after" ? at ?? 0 : 0}`} download>Dump as ${each === "jsonl" ? "JSONL" : "Parquet"}</a>`)}</div>
-    <section aria-label="Messages">
+    <section aria-label="Messages">${data && !tailed && !found ? html`<${Histogram} path=${path} turn=${data.newest} onPick=${(us) => show({ place: "after", at: us })} />` : null}
+      ${marked.length ? html`<p class="fields">${marked.length} chosen ${marked.length === 2 ? html`<button type="button" onClick=${() => setCompared(marked)}>Compare</button>` : null}<${Button} level="operate" onClick=${putMarked}>Put again<//><button type="button" onClick=${() => choose(new Set())}>Choose none</button></p>` : null}
       ${tailed ? html`<p><${Badge} state=${tailed.isPaused ? "warn" : "ok"}>${tailed.isPaused ? "paused" : "tailing"}<//> <button type="button" onClick=${() => setTailed({ ...tailed, isPaused: !tailed.isPaused })}>${tailed.isPaused ? "Go on" : "Pause"}</button>${tailed.skipped ? ` ${tailed.skipped} came too quickly to be shown.` : ""}</p><${ErrorLine} error=${tailed.error} />` : null}
-      ${found ? html`<${ErrorLine} error=${found.error} />` : null}
-      ${data || found ? html`<${Rows} rows=${list} onOpen=${opened} caption=${tailed ? "What is put from now on" : found ? `${found.rows.length} found` : `${rows.length} of ${data.total} messages`} />` : null}
+      ${found ? html`<${ErrorLine} error=${found.error} />${found.failed ? html`<p class="error"><${Num} n=${found.failed} /> messages could not be judged: ${found.reason}</p>` : null}` : null}
+      ${data || found ? html`<${Rows} rows=${list} onOpen=${opened} chosen=${chosen} choose=${choose} caption=${tailed ? "What is put from now on" : found ? `${found.rows.length} found` : `${rows.length} of ${data.total} messages`} />` : null}
       ${list.length ? null : html`<${Empty}>${tailed ? "Nothing was put yet." : found ? "Nothing was found so far." : "There is no message."}<//>`}
       ${found && found.looked_until ? html`<div class="pager"><span>${found.is_end ? "All of the topic was looked at." : `It has looked up to ${timeText(found.looked_until)}.`}</span>${found.is_end ? null : html`<button type="button" onClick=${() => search(found.looked_until)}>Look on</button>`}</div>` : null}
       ${!tailed && !found && rows.length ? html`<div class="pager"><button type="button" disabled=${rows[0].pointer === data.oldest} onClick=${() => show({ place: "before", at: rows[0].pointer })}>Older</button><button type="button" disabled=${rows.at(-1).pointer === data.newest} onClick=${() => show({ place: "after", at: rows.at(-1).pointer })}>Newer</button></div>` : null}</section>
+    ${compared ? html`<${Compare} topic=${topic} pointers=${compared} onClose=${() => setCompared(null)} />` : null}
+    ${isAgain ? html`<${Again} path=${path} name=${data.name} first=${list[0].pointer} last=${list.at(-1).pointer} onClose=${() => { setIsAgain(false); reload(); }} />` : null}
     ${open ? html`<${Opened} topic=${topic} pointer=${open} onClose=${() => setQuery({ open: undefined })} />` : null}
     ${isPutting ? html`<${Produce} topic=${topic} isEnveloped=${data?.envelope} onClose=${() => setIsPutting(false)} onDone=${reload} />` : null}<//>`;
 }
