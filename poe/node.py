@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from poe import client
     from poe.client.local_server import LocalServer
     from poe.cluster.fabric.interface import Fabric
+    from poe.cluster.log.engine import LogEngine
 
 logger = logging.getLogger("poe")
 
@@ -86,7 +87,8 @@ class Node:
     Options come by name, in a dictionary or as keywords, or as a `Config` that is complete.
     All methods may be called from any thread, but not from inside an actor of this node. `bound`
     are ports that the node is to use, once, instead of binding those of its options; `fabric` is
-    what connects the node with others of its cluster, instead of zenoh.
+    what connects the node with others of its cluster, instead of zenoh, `log_engine` what it agrees
+    with them by on replicated topics.
 
     Raises:
         OptionError: an unknown option or a value that is not allowed; on construction.
@@ -100,6 +102,7 @@ class Node:
         clock: Clock | None = None,
         bound: BoundPorts | None = None,
         fabric: "Fabric | None" = None,
+        log_engine: "LogEngine | None" = None,
         **arguments: Any,  # noqa: ANN401 - checked by `Config.load`
     ) -> None:
         if isinstance(options, Config):
@@ -109,6 +112,7 @@ class Node:
         self.config.service.check_is_default()
         self._bound = bound
         self._fabric = fabric
+        self._log_engine = log_engine
         self._clock = clock or HybridClock()
         self._routes = RoutingTable()
         self._routes.events = EventRing(self._clock.now_us)
@@ -167,7 +171,7 @@ class Node:
             self._bound or BoundPorts(),
         )
         try:
-            cluster = self._cluster()
+            cluster, log = self._cluster(), self._log(store)
         except PoeError:
             store.close()
             raise
@@ -185,6 +189,7 @@ class Node:
             archiver,
             gatekeeper,
             cluster,
+            log,
         )
         self._system = system or LoopSystem()
         self._routes.counters.started_us = self._clock.now_us()
@@ -214,6 +219,27 @@ class Node:
 
             fabric = open_fabric(parts.options)
         return cluster_spec(parts, fabric_specs(FabricParts(fabric, parts.me)))
+
+    def _log(self, store: Store) -> ChildSpec | None:
+        """Return the node's part in the replicated log; of one without nothing is loaded."""
+        engine = self._log_engine
+        if engine is None:
+            return None
+        from poe.cluster.log.logs import LogParts  # noqa: PLC0415 - a node without loads none of it
+        from poe.cluster.log.tree import log_spec  # noqa: PLC0415
+
+        appendix = self.config.appendix
+        return log_spec(
+            LogParts(
+                engine,
+                self._routes,
+                self._clock,
+                store.check_sizes,
+                bytes_max=1 << 30,
+                count_limit=appendix.count_limit,
+                size_limit=appendix.size_limit,
+            )
+        )
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Stop accepting, finish what is under way, write everything to disk, release the folder.

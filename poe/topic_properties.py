@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any, Final, Literal, Self
 
+from xxhash import xxh3_128_digest
+
 from poe.errors import OptionError, PropertyFixed, UnknownOption
 from poe.option import Range, check_options
 
@@ -18,6 +20,8 @@ TOPIC_ID_BYTES: Final = 16
 _RESERVED = re.compile(rb"poe\.(?!staging\.)")  # Spark's writers put onto `poe.staging.…`
 _GROUPS_MAX = 100
 _NUMBER_MAX = 2**63 - 1  # what replies can carry
+REPLICAS: Final = (1, 3, 5)
+"""Nodes that agree on a topic: a majority of an even number is no larger than of one less."""
 _GROUP = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}", re.ASCII)
 _PARTITION = re.compile(rb"(.+)-(0|[1-9][0-9]{0,3})", re.DOTALL)
 
@@ -25,6 +29,11 @@ _PARTITION = re.compile(rb"(.+)-(0|[1-9][0-9]{0,3})", re.DOTALL)
 def is_reserved(topic: bytes) -> bool:
     """Return whether a topic is the node's own, which clients may only read."""
     return _RESERVED.match(topic) is not None
+
+
+def replicated_id(topic: bytes, created_us: int) -> bytes:
+    """Return the id of a replicated topic, which is the same on all nodes."""
+    return xxh3_128_digest(b"poe, replicated\0" + created_us.to_bytes(8, "big") + topic)
 
 
 def partition_of(topic: bytes) -> tuple[bytes, int] | None:
@@ -43,6 +52,9 @@ class TopicProperties:
 
     partitions: Annotated[int, Range(1, PARTITIONS_MAX)] = 1
     """How many logs its messages are spread over; can only grow."""
+
+    replicas: Annotated[int, Range(1, 5, unit="nodes")] = 1
+    """Nodes of a cluster that agree on each message and its place: 1, 3 or 5; never changes."""
 
     envelope: bool = False
     """Whether each message holds key, headers and value; never changes."""
@@ -74,10 +86,18 @@ class TopicProperties:
     def __post_init__(self) -> None:
         """Reject what no topic could have."""
         check_options(self)
+        if self.replicas not in REPLICAS:
+            allowed = "1, or in a cluster 3 or 5: of an even number a majority is no safer"
+            raise OptionError("replicas", self.replicas, allowed)
         if not _are_groups(self.keep_unread):
             allowed = f"up to {_GROUPS_MAX} names of groups, each 1 to 200 of A-Z a-z 0-9 . _ -"
             raise OptionError("keep_unread", self.keep_unread, allowed)
         object.__setattr__(self, "keep_unread", tuple(self.keep_unread))
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether several nodes agree on it."""
+        return self.replicas > 1
 
     def as_map(self) -> dict[str, Any]:
         """Return them by name, as msgpack and JSON can carry them."""
@@ -143,14 +163,15 @@ class TopicDescription:
 
         Raises:
             OptionError: a property that there is not, or a value that is not allowed.
-            PropertyFixed: fewer partitions, or another envelope.
+            PropertyFixed: fewer partitions, another envelope, or another number of replicas.
         """
         old = self.properties
         new = TopicProperties.from_map({**old.as_map(), **changes})
         if new.partitions < old.partitions:
             raise PropertyFixed(self.name, "partitions", old.partitions, new.partitions)
-        if new.envelope != old.envelope:
-            raise PropertyFixed(self.name, "envelope", old.envelope, new.envelope)
+        for name in ("envelope", "replicas"):
+            if getattr(new, name) != getattr(old, name):
+                raise PropertyFixed(self.name, name, getattr(old, name), getattr(new, name))
         return self if new == old else replace(self, version=self.version + 1, properties=new)
 
     def as_map(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@
     │   └── delayer            puts messages when they are due
     ├── archiver_sup           only with `archive_dir`
     ├── cluster_sup            only with `cluster`; see `poe/cluster/tree.py`
+    ├── log_sup                only with an engine for it; see `poe/cluster/log/tree.py`
     ├── gatekeeper             only with `users` or `tls_port`: owns who may do what
     └── listener_sup           rest_for_one; started last, absent without a port
 
@@ -57,6 +58,8 @@ class NodeParts:
     """None: whoever connects may do everything."""
     cluster: ChildSpec | None = None
     """The node's part in its cluster; None: it is in none."""
+    log: ChildSpec | None = None
+    """Its part in the replicated log; None: it has none."""
 
 
 class NodeSup(Supervisor):
@@ -109,6 +112,8 @@ class NodeSup(Supervisor):
             children.append(gatekeeper)
         if parts.cluster is not None:
             children.append(parts.cluster)
+        if parts.log is not None:
+            children.append(parts.log)
         if parts.listener.is_needed:
             listener = ChildSpec(
                 id="listener_sup",

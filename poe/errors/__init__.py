@@ -106,6 +106,7 @@ from poe.errors.log import (
     NoLogEngine,
     NoQuorum,
     NotReplicated,
+    PutUnconfirmed,
     UnknownStream,
 )
 from poe.errors.mapping import (
@@ -288,6 +289,7 @@ __all__ = [
     "PropertyMismatch",
     "ProtocolError",
     "PutTooLarge",
+    "PutUnconfirmed",
     "QueryFailed",
     "QueueBusy",
     "QueueClosed",

@@ -106,3 +106,17 @@ class NotReplicated(ClusterError):
         self.topic = topic
         self.why = why
         super().__init__(f"topic {shown(topic)}: {why}")
+
+
+class PutUnconfirmed(ClusterError):
+    """Nobody could tell in time whether a majority has stored a put; it may be stored."""
+
+    code = 688
+
+    def __init__(self, topic: str, waited_s: float) -> None:
+        self.topic = topic
+        self.waited_s = waited_s
+        super().__init__(
+            f"a put onto topic {topic} was not confirmed by a majority in {waited_s:.0f} s; it may "
+            "be stored: put again only what has an id, which is then stored once"
+        )

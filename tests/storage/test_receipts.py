@@ -93,14 +93,96 @@ def test_a_receipt_is_byte_exact(tmp_path, layer):
     segment.append([b"plain"], NOW)
     pointer = segment.append([b"a", b"bc"], NOW, (P, 7, 0))
     content = path_of(tmp_path, "seq").read_bytes()
-    assert len(content) == 64 + 2 * 64
+    assert len(content) == 64 + 2 * 72
     assert content[:8] == b"poe-seq\0"
-    covered, receipt = content[64:128], content[128:]
-    assert covered[:56] == bytes(24) + b"\0\0\0\x03" + bytes(12) + b"\0" * 7 + b"\x10" + bytes(8)
+    covered, receipt = content[64:136], content[136:]
+    assert covered[:64] == bytes(24) + b"\0\0\0\x03" + bytes(12) + b"\0" * 7 + b"\x10" + bytes(16)
     assert receipt[:28] == P + b"\0\0\0\x07" + bytes(4) + b"\0\0\0\x01"
     assert receipt[28:32] == (12 + 13).to_bytes(4, "big")
     assert receipt[32:40] == pointer.to_bytes(8, "big")
     assert receipt[40:48] == (16 + 12 + 13).to_bytes(8, "big")
+    assert receipt[56:64] == bytes(8)
+
+
+def test_a_receipt_of_a_replicated_topic_tells_its_place(tmp_path, layer):
+    segment = create(layer)
+    segment.append([b"a"], NOW, (P, 7, 0), 3)
+    segment.append([b"b"], NOW, None, 5)
+    content = path_of(tmp_path, "seq").read_bytes()
+    first, second = content[64:136], content[136:]
+    assert first[:28] == P + b"\0\0\0\x07" + bytes(4) + b"\0\0\0\x01"
+    assert first[56:64] == (3).to_bytes(8, "big")
+    assert second[:28] == bytes(24) + b"\0\0\0\x04"
+    assert second[56:64] == (5).to_bytes(8, "big")
+
+
+# ---- places -------------------------------------------------------------------------------------
+
+
+def test_a_segment_knows_its_place_after_each_way_to_end(layer):
+    segment = create(layer)
+    assert segment.place() == 0
+    segment.append([b"a"], NOW, put(0), 3)
+    segment.append([b"b"], NOW, None, 5)
+    assert segment.place() == 5
+    segment.hibernate()
+    assert segment.place() == 5
+    segment.close()
+    segment = reopen(layer)
+    assert (segment.place(), last_of(segment).sequence) == (5, 0)
+    segment.unseal()
+    segment.append([b"c"], NOW, None, 6)
+    del segment  # as by a kill
+    assert reopen(layer).place() == 6
+
+
+def test_a_new_segment_knows_the_place_of_the_one_before(tmp_path):
+    store = Store.open(tmp_path)
+    segment = store.create_segment(b"t", NOW, agreed_base=0)
+    segment.append([b"a"], NOW, put(0), 3)
+    segment.append([b"b"], NOW, None, 5)
+    behind = store.create_segment(b"t", segment.last_pointer + 1, agreed_base=2)
+    assert (behind.place(), behind.timestamp, behind.base) == (5, NOW + 2, 2)
+    store.close()
+    store = Store.open(tmp_path)
+    assert store.topics[b"t"][-1].place() == 5
+
+
+def test_a_batch_with_a_place_gets_its_pointer_again_where_others_go_on_behind(tmp_path):
+    """A copy that is made anew is to be what it was; a topic of one node never gives one twice."""
+    store = Store.open(tmp_path)
+    segment = store.create_segment(b"t", NOW, agreed_base=0)
+    segment.append([b"a", b"b"], NOW, None, 1)
+    store.destroy_segment(b"t", segment)
+    again = store.create_segment(b"t", NOW, agreed_base=0)
+    assert again.append([b"a", b"b"], NOW, None, 1) == NOW + 1
+    assert store.removals.extents(b"t") == []
+    other = store.create_segment(b"u", NOW)
+    other.append([b"a"], NOW)
+    store.destroy_segment(b"u", other)
+    assert store.create_segment(b"u", NOW).append([b"a"], NOW) == NOW + 1
+    store.close()
+
+
+@pytest.mark.parametrize("is_numbered", [False, True])
+def test_whenever_a_node_dies_its_place_is_that_of_its_data(is_numbered):
+    """At whichever operation: what is there is what was stored up to that place."""
+    recorder = Recorder(MemoryFiles())
+    store = Store.open(recorder.files)
+    store.create_segment(b"t", NOW, agreed_base=0)
+    for number in range(6):
+        if number == 3:
+            before = store.topics[b"t"][-1]
+            store.create_segment(b"t", before.last_pointer + 1, agreed_base=before.next_ordinal)
+        key = put(number) if is_numbered else None
+        store.topics[b"t"][-1].append([b"%d" % number], NOW, key, number + 1)
+    for at in range(len(recorder.events) + 1):
+        found = Store.open(after_kill(recorder.events[:at], 0.5))
+        segments = found.topics.get(b"t", [])
+        stored = [m for segment in segments for m in texts(segment)]
+        assert stored == [b"%d" % number for number in range(len(stored))]
+        if segments:
+            assert segments[-1].place() == len(stored)
 
 
 def test_closing_leaves_receipts_of_all_data_and_nothing_else(tmp_path, layer):

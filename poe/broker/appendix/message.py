@@ -4,11 +4,13 @@ The classes of the hot path are plain slotted dataclasses: freezing one costs 0.
 and nobody but the receiver ever sees it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from poe.actors import ActorRef
+from poe.errors import PoeError
 from poe.storage import Messages, PutKey
 
 
@@ -28,6 +30,37 @@ class Put:
     messages: Messages
     put_id: PutKey | None = None
     """Of a sequenced put: what is stored already is answered as it was the first time."""
+
+
+class AgreedBatch(NamedTuple):
+    """A batch of a replicated topic, as all its nodes store it."""
+
+    place: int
+    """In the stream that they agree on."""
+    time_us: int
+    messages: Messages
+    put_id: PutKey | None
+
+
+class Applied(NamedTuple):
+    """What became of batches that nodes have agreed on."""
+
+    outcomes: list[int | PoeError]
+    """Of the first ones: the pointer of the last message, or why all nodes refuse it."""
+    is_full: bool
+    """Whether the rest is for the next segment, at all nodes; else the disk did not take it."""
+
+
+@dataclass(slots=True)
+class Apply:
+    """Store what nodes have agreed on, in order; answers `Applied`."""
+
+    batches: Sequence[AgreedBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class FindPlace:
+    """Answer up to which place of its stream a segment of a replicated topic goes; 0: unknown."""
 
 
 @dataclass(slots=True)

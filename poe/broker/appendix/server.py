@@ -9,6 +9,7 @@ Source: appendix_server.erl; the index process and the sleep/wake handshake are 
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -17,9 +18,13 @@ from poe.broker.appendix.counters import TopicCounter
 from poe.broker.appendix.group_sync import GroupSync, SyncAlarm
 from poe.broker.appendix.message import (
     MOVED,
+    AgreedBatch,
+    Applied,
+    Apply,
     CheckLimits,
     Describe,
     FindLastPut,
+    FindPlace,
     FindProducers,
     Finish,
     Get,
@@ -40,7 +45,16 @@ from poe.broker.appendix.message import (
     WaitFor,
 )
 from poe.broker.appendix.sync_rounds import SyncRounds
-from poe.errors import CorruptRecord, OptionError, StorageError, WriteFailed
+from poe.errors import (
+    CorruptRecord,
+    OptionError,
+    PoeError,
+    ProducerFenced,
+    RepeatedPut,
+    SequenceGap,
+    StorageError,
+    WriteFailed,
+)
 from poe.option import Range, check_options
 from poe.record import RECORD_HEADER_BYTES
 from poe.storage import Clock, FreeSpace, Segment, SegmentOptions
@@ -138,8 +152,14 @@ class AppendixServer(GenServer):
         space: FreeSpace,
         rounds: SyncRounds,
         counter: TopicCounter,
+        is_copy: bool = False,  # noqa: FBT001, FBT002 - by place, as the others
     ) -> None:
-        """Take over a recovered segment."""
+        """Take over a recovered segment; `is_copy`: of a topic that nodes agree on.
+
+        One of such a topic takes what they have agreed on, from its replica, and no puts; nor does
+        it tell when it is full, since all nodes begin the next segment at the same message.
+        """
+        self._is_copy = is_copy
         self._counter = counter
         counter.take(segment)
         self._space = space
@@ -270,6 +290,8 @@ class AppendixServer(GenServer):
 
     def _put(self, request: Put, caller: Call) -> Any:  # noqa: ANN401
         segment = self._segment
+        if self._is_copy:
+            return MOVED  # the registry tells who takes puts
         if self._space.is_refusing:
             self._space.check(segment.path, self.monotonic_s())
         if not segment.takes_puts:
@@ -291,6 +313,45 @@ class AppendixServer(GenServer):
         if self._flush_timer is None:
             self._flush_timer = self.send_after(_FLUSH_DELAY_S, _FLUSH_TICK)
         return pointer
+
+    def _apply(self, batches: Sequence[AgreedBatch]) -> Applied:
+        """Store what nodes have agreed on, until the segment is full or the disk takes no more.
+
+        What was stored is found by its place, and is not stored again. Whether it is full is looked
+        at before each batch, so that all nodes find the same, however batches come to them.
+        """
+        segment, options = self._segment, self._options
+        if self._space.is_refusing:
+            self._space.check(segment.path, self.monotonic_s())
+        segment.place()  # what is known of producers counts, too
+        outcomes: list[int | PoeError] = []
+        is_full = False
+        for place, time_us, messages, put_id in batches:
+            is_full = segment.count > 0 and options.is_full(segment)
+            if is_full:
+                break
+            try:
+                outcomes.append(segment.append(messages, time_us, put_id, place))
+            except (RepeatedPut, SequenceGap, ProducerFenced) as error:
+                outcomes.append(error)
+            except StorageError:
+                if not outcomes:
+                    raise
+                break
+        self._note_applied()
+        return Applied(outcomes, is_full)
+
+    def _note_applied(self) -> None:
+        """Have what was stored synced in a while, and who waits for it hear of it."""
+        sync = self._sync
+        if not self._is_touched:
+            self._touch()
+        if not sync.is_due:
+            sync.mark_dirty()
+        if self._waiting and sync.visible is None:
+            self._release_waiting()
+        if self._flush_timer is None:
+            self._flush_timer = self.send_after(_FLUSH_DELAY_S, _FLUSH_TICK)
 
     def _report_full(self, *, is_just_synced: bool = False) -> None:
         """Ask for a successor when one is due, but not during a sync: sealing would wait for it.
@@ -330,7 +391,7 @@ class AppendixServer(GenServer):
     def _is_due(self) -> bool:
         """Return whether it is a writer that is due to be sealed."""
         segment = self._segment
-        return segment.takes_puts and self._options.is_full(segment)
+        return segment.takes_puts and not self._is_copy and self._options.is_full(segment)
 
     # ---- durability ---------------------------------------------------------------------------
 
@@ -393,7 +454,7 @@ class AppendixServer(GenServer):
 
     # ---- other requests -----------------------------------------------------------------------
 
-    def _serve(self, request: Any, caller: Call) -> Any:  # noqa: ANN401 - each answers
+    def _serve(self, request: Any, caller: Call) -> Any:  # noqa: ANN401, C901 - each answers
         """Serve a request that is not on the hot path."""
         match request:
             case GetRange() | Ordinal() | PointerAt():
@@ -420,9 +481,14 @@ class AppendixServer(GenServer):
                 answer = self._finish(caller)
             case Configure():
                 answer = self._configure(request)
+            case Apply() | FindPlace():
+                answer = self._serve_replica(request)
             case _:
                 answer = super().handle_call(request, caller)
         return answer
+
+    def _serve_replica(self, request: Apply | FindPlace) -> Any:  # noqa: ANN401 - each answers
+        return self._apply(request.batches) if type(request) is Apply else self._segment.place()
 
     def _look_up(self, request: GetRange | Ordinal | PointerAt) -> Any:  # noqa: ANN401 - each answers
         match request:

@@ -74,11 +74,14 @@ class AppendixServers:
         store = self._store
         options = self._settings.appendix(topic)
         shared = options, self._clock, store.space, self._rounds, self._counters.topic(topic)
-        ref = await start_dynamic_child(self._registry, APPENDIX_SUP, topic, segment, *shared)
+        is_copy = self._settings.is_replicated(topic)
+        ref = await start_dynamic_child(
+            self._registry, APPENDIX_SUP, topic, segment, *shared, is_copy
+        )
         assert ref is not None
         self._registry.link(ref)
         self.owned[ref] = (topic, segment)
-        if options.is_full(segment):
+        if options.is_full(segment) and not is_copy:
             self.touched[ref] = None  # by limits that were others before, or it died before
         return ref
 

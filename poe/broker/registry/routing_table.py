@@ -88,6 +88,9 @@ class RoutingTable(dict[bytes, Route]):
         """Tells the topics of a group, and patterns of them; none of one that is not known."""
         self.queues: QueueTable | None = None
         """What queues there are across nodes; None where this one is in no cluster."""
+        self.replicas: dict[bytes, ActorRef] | None = None
+        """Who takes puts onto the partitions of replicated topics, which the registry of these
+        alone changes; None where this node has no engine for them."""
         self.counters = Counters()
         """What was done since the node has started."""
         self.events = EventRing(lambda: time.time_ns() // 1000)
@@ -120,7 +123,7 @@ class RoutingTable(dict[bytes, Route]):
         self.store_health = dict
         self.free_bytes = _unknown
         self.topics_of_group = _no_topics
-        self.queues = None
+        self.queues = self.replicas = None
 
     def health(self) -> dict[str, Any]:
         """Return what is not as it should be."""

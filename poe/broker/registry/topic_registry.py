@@ -24,6 +24,8 @@ from poe.broker.appendix.server import REGISTRY, AppendixOptions
 from poe.broker.registry.appendix_servers import APPENDIX_SUP, AppendixServers
 from poe.broker.registry.archive_folders import ArchiveFolders
 from poe.broker.registry.archiver import ARCHIVER
+from poe.broker.registry.copies import Copies
+from poe.broker.registry.copy_messages import CopyRequest, InstallTopic
 from poe.broker.registry.crash_limit import CrashLimit
 from poe.broker.registry.disk_failures import DiskFailures
 from poe.broker.registry.expiry import Archived, Expiry, UnreadFloor, no_group, tick_s
@@ -204,6 +206,7 @@ class TopicRegistry(GenServer):
             parts.routes.read_only, self.monotonic_s, parts.routes.events
         )
         self._opening = TopicOpening(parts.store, parts.routes, self._servers, self._disk_failures)
+        self._copies = Copies(self, self._store, self._routes, self._servers, self._opening)
         rate = options.topic_creation_rate
         self._quota = TopicQuota(options.topics_max, rate, auto_create=options.auto_create)
         await self._stop_leftovers()
@@ -223,7 +226,7 @@ class TopicRegistry(GenServer):
         self._left_open = self._store.left_open()[::-1]
         self._settle_later()
 
-    async def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
+    async def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401, C901 - one case each
         """Serve the slow path: topics without a route or a writer, and what is to be deleted."""
         answer: Any = None
         try:
@@ -242,6 +245,10 @@ class TopicRegistry(GenServer):
                     answer = await self._trim(topic, pointer)
                 case Delete(topic):
                     await self._delete(topic)
+                case InstallTopic(description):
+                    answer = await self._install(description)
+                case _ if isinstance(request, CopyRequest):
+                    answer = await self._copies.serve(request)
                 case _:
                     answer = super().handle_call(request, caller)
         except PoeError as error:
@@ -257,7 +264,7 @@ class TopicRegistry(GenServer):
         elif isinstance(message, LimitReached):
             route = self._routes.get(message.topic)
             if route is not None and route.writer is message.writer:
-                await self._rotate(message.topic)
+                await self._succeed(message.topic, message.writer)
 
     async def handle_info(self, message: Any) -> None:  # noqa: ANN401
         """Take ticks, and the end of appendix servers."""
@@ -332,6 +339,8 @@ class TopicRegistry(GenServer):
 
     async def _ensure_writer(self, wanted: EnsureWriter) -> ActorRef:
         topic, store = wanted.topic, self._store
+        if wanted.messages is not None and self._settings.is_replicated(topic):
+            return self._copies.replica(topic)
         # One whose files somebody has taken away is there, and becomes an empty one.
         may_create = wanted.may_create or topic in store.topics.resting or topic in store.failed
         await self._opening.wake(topic)
@@ -348,6 +357,8 @@ class TopicRegistry(GenServer):
             await self._add_writer(topic, None)
         elif route.writer in self._servers.to_restart:
             await self._bring_back(route.writer)
+        elif self._settings.is_replicated(topic):
+            pass  # its replica alone has it written to
         elif self._servers.owned[route.writer][1].failure:
             await self._replace(topic)
         elif not self._servers.owned[route.writer][1].is_writer:
@@ -368,6 +379,13 @@ class TopicRegistry(GenServer):
             self._servers.delete_segment(topic, segment)
             raise
         self._routes.add(topic, ref, bound)
+
+    async def _succeed(self, topic: bytes, writer: ActorRef) -> None:
+        """Give a topic whose writer asks for it a new segment; a copy is its replica's to mend."""
+        if not self._settings.is_replicated(topic):
+            await self._rotate(topic)
+        elif writer in self._servers.owned:
+            self._copies.tell_of_failure(topic, self._servers.owned[writer][1].failure)
 
     async def _rotate(self, topic: bytes) -> None:
         """Seal the writer and start a new one behind it; an empty writer stays.
@@ -406,6 +424,13 @@ class TopicRegistry(GenServer):
             self._routes.drop(topic, failed)  # nothing of it was ever durable
             self._servers.delete_segment(topic, await self._servers.end(failed))
 
+    async def _install(self, description: TopicDescription) -> TopicDescription:
+        """Have a replicated topic be as its nodes have agreed."""
+        self._settings.appendix_with(description.properties)
+        installed = self._store.properties.install(description)
+        await self._configure_all(installed)
+        return installed
+
     # ---- properties -----------------------------------------------------------------------------
 
     def _create_topic(self, topic: bytes, properties: TopicProperties) -> TopicDescription:
@@ -432,7 +457,7 @@ class TopicRegistry(GenServer):
     async def _configure_all(self, description: TopicDescription) -> None:
         for each in description.partition_topics():
             await self._configure(each)
-            if each in self._routes:
+            if each in self._routes and not description.properties.is_replicated:
                 await self._shrink(each)
         self._expire_later([self._settings.retention_with(description.properties)])
 
@@ -448,7 +473,7 @@ class TopicRegistry(GenServer):
         change = self._settings.change(topic)
         try:
             answers = [await self.call(ref, change, timeout_s=None) for ref in route.refs]
-            if not all(answers):
+            if not all(answers) and not self._settings.is_replicated(topic):
                 await self._rotate(topic)
         except (ActorError, StorageError) as error:
             logger.error("topic %r does not go by its properties yet: %s", topic, error)
@@ -528,7 +553,10 @@ class TopicRegistry(GenServer):
                 await self._opening.wake(topic)
         chosen = {}
         for topic in self._settings.limited(self._routes):
-            chosen[topic] = await self._choose(topic)
+            if self._settings.is_replicated(topic):
+                self._copies.tell_what_is_due(topic, self._settings.retention(topic), self._expiry)
+            else:
+                chosen[topic] = await self._choose(topic)
         try:
             await self._servers.remove(self._routes, chosen)
         except StorageError as error:  # the next look tries again

@@ -62,6 +62,11 @@ class TopicSettings:
         own = {name: value for name, value in values.items() if value is not None}
         return replace(self._appendix, **own) if own else self._appendix
 
+    def is_replicated(self, topic: bytes) -> bool:
+        """Return whether nodes of a cluster agree on a partition."""
+        holder = self._store.properties.holder(topic)
+        return holder is not None and holder.properties.is_replicated
+
     def change(self, topic: bytes) -> Configure:
         """Return what tells the servers of a partition of its settings."""
         return Configure(self.appendix(topic), self._store.segment_options(topic))

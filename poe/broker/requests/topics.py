@@ -17,9 +17,18 @@ from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.groups import GROUPS, ForgetUnits
 from poe.broker.requests.listing import Page, SegmentRows, describe, may_tell, page_of, pages
+from poe.broker.requests.log_messages import LOGS, AlterLog, CreateLog, DeleteLog, TrimLog
 from poe.broker.requests.queues import describe_queue
 from poe.broker.requests.request_handler import RequestHandler
-from poe.errors import NotATopic, PoeError, ReservedTopic, StorageError, UnknownTopic
+from poe.errors import (
+    NoLogEngine,
+    NotATopic,
+    OptionError,
+    PoeError,
+    ReservedTopic,
+    StorageError,
+    UnknownTopic,
+)
 from poe.storage import POINTER_MAX, TopicDescriptions
 from poe.topic_properties import TopicDescription, TopicProperties, is_reserved
 
@@ -34,7 +43,10 @@ async def topic_create(handler: RequestHandler, arguments: Arguments) -> dict[st
         PoeError: as `TopicDescriptions.create`, or that there are too many topics.
     """
     properties = TopicProperties.from_map(arguments.get("properties", {}))
-    return await _changed(handler, CreateTopic(_own_topic(handler, arguments), properties))
+    topic = _own_topic(handler, arguments)
+    if properties.is_replicated:
+        return await _told(handler, await _ask_logs(handler, CreateLog(topic, properties)))
+    return await _changed(handler, CreateTopic(topic, properties))
 
 
 async def topic_alter(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
@@ -45,7 +57,10 @@ async def topic_alter(handler: RequestHandler, arguments: Arguments) -> dict[str
     """
     changes = arguments.get("properties", {})
     TopicProperties.from_map(changes)
-    return await _changed(handler, AlterTopic(_own_topic(handler, arguments), changes))
+    topic = _own_topic(handler, arguments)
+    if _is_replicated(handler, topic):
+        return await _told(handler, await _ask_logs(handler, AlterLog(topic, changes)))
+    return await _changed(handler, AlterTopic(topic, changes))
 
 
 async def topic_adopt(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
@@ -59,6 +74,9 @@ async def topic_adopt(handler: RequestHandler, arguments: Arguments) -> dict[str
     if "partitions" in arguments:
         values = properties.as_map() | {"partitions": arguments["partitions"]}
         properties = TopicProperties.from_map(values)
+    if properties.is_replicated:
+        allowed = "1: what is here cannot be given to other nodes; make a topic, and copy onto it"
+        raise OptionError("replicas", properties.replicas, allowed)
     return await _changed(handler, AdoptTopic(_own_topic(handler, arguments), properties))
 
 
@@ -106,9 +124,11 @@ async def trim(handler: RequestHandler, arguments: Arguments) -> Any:  # noqa: A
         ReservedTopic: it is the node's own.
     """
     topic = _own_topic(handler, arguments)
-    request = Trim(topic, arg.whole(arguments, "pointer", POINTER_MAX))
+    pointer = arg.whole(arguments, "pointer", POINTER_MAX)
+    if _is_replicated(handler, topic):
+        return await _ask_logs(handler, TrimLog(topic, pointer))
     await handler.recover(topic)
-    return await handler.ask_registry(request)
+    return await handler.ask_registry(Trim(topic, pointer))
 
 
 async def delete(handler: RequestHandler, arguments: Arguments) -> None:
@@ -123,7 +143,10 @@ async def delete(handler: RequestHandler, arguments: Arguments) -> None:
     properties = handler.routes.properties
     described = None if properties is None else properties.find(topic)
     units = (topic,) if described is None else described.partition_topics()
-    await handler.ask_registry(Delete(topic))
+    if described is not None and described.properties.is_replicated:
+        await _ask_logs(handler, DeleteLog(topic))
+    else:
+        await handler.ask_registry(Delete(topic))
     # Another topic of that name is none on which the groups have been.
     await handler.actor.call(GROUPS, ForgetUnits(topic, units), timeout_s=None)
 
@@ -142,6 +165,25 @@ async def _told(handler: RequestHandler, description: TopicDescription) -> dict[
         if number % _PAGE_COUNT == 0:
             await handler.actor.sleep(_PAUSE_S)
     return description.as_map() | {"partitions": rows}
+
+
+def _is_replicated(handler: RequestHandler, topic: bytes) -> bool:
+    properties = handler.routes.properties
+    holder = None if properties is None else properties.holder(topic) or properties.find(topic)
+    return holder is not None and holder.properties.is_replicated
+
+
+async def _ask_logs(
+    handler: RequestHandler, request: CreateLog | AlterLog | DeleteLog | TrimLog
+) -> Any:  # noqa: ANN401 - as it answers
+    """Ask the registry of replicated topics.
+
+    Raises:
+        NoLogEngine: this node has none.
+    """
+    if handler.routes.replicas is None:
+        raise NoLogEngine
+    return await handler.actor.call(LOGS, request, timeout_s=None)
 
 
 def _partition_row(topic: bytes, rows: SegmentRows, next_ordinal: int) -> dict[str, Any]:

@@ -11,15 +11,19 @@ one wherever a sync ends in what was put without a sequence.
 
 It begins with the header of `hashed.py`, with magic "poe-seq" and a zero; no base.
 
-Layout of a receipt (64 bytes, big endian):
+Of a replicated topic each batch has a receipt, which also tells its place in the stream that the
+nodes agree on: so a node knows what of the stream its data holds, whatever has befallen it.
+
+Layout of a receipt (72 bytes, big endian):
     producer   16 bytes
     epoch      u32
     sequence   u32
-    kind       u32      1 put, 2 put into an earlier segment, 3 cover
-    size       u32      bytes of the records; 0 of other kinds
+    kind       u32      1 put, 2 put into an earlier segment, 3 cover, 4 place alone
+    size       u32      bytes of the records; 0 of other kinds, and of an earlier segment's place
     pointer    u64      of the last message; 0 of a cover
     end        u64      data offset behind the records; of an earlier segment's 0
-    data hash  u64      of the records; 0 of other kinds
+    data hash  u64      of the records; 0 where size is 0
+    place      u64      of the batch in the stream of a replicated topic; 0 of other topics
     chain      u64      hash of the chain of the receipt before and of the bytes before
 """
 
@@ -49,6 +53,8 @@ class ReceiptKind:
     """A put into an earlier segment."""
 
     COVER: Final = 3
+    PLACE: Final = 4
+    """A batch of a replicated topic that no producer has numbered."""
 
 
 class Receipt(NamedTuple):
@@ -62,6 +68,7 @@ class Receipt(NamedTuple):
     pointer: int
     end: int
     data_hash: int
+    place: int = 0
 
     @property
     def put(self) -> PutKey:
@@ -69,13 +76,25 @@ class Receipt(NamedTuple):
         return self[:3]
 
 
-RECEIPTS = ChainedEntries(struct.Struct(">16sIIIIQQQ"), Receipt._make, is_chain_first=True)
+RECEIPTS = ChainedEntries(struct.Struct(">16sIIIIQQQQ"), Receipt._make, is_chain_first=True)
 FoundReceipt: TypeAlias = Found[Receipt]
 
 
-def receipt_of(put: PutKey, pointer: int, end: int, data: bytes | memoryview) -> Receipt:
-    """Make the receipt of a put whose records are about to end at an offset."""
-    return Receipt(*put, ReceiptKind.PUT, len(data), pointer, end, xxh3_64_intdigest(data))
+_NO_PUT: Final = (bytes(16), 0, 0)
+
+
+def receipt_of(
+    put: PutKey | None, pointer: int, end: int, data: bytes | memoryview, place: int = 0
+) -> Receipt:
+    """Make the receipt of a batch whose records are about to end at an offset."""
+    kind = ReceiptKind.PLACE if put is None else ReceiptKind.PUT
+    data_hash = xxh3_64_intdigest(data)
+    return Receipt(*(put or _NO_PUT), kind, len(data), pointer, end, data_hash, place)
+
+
+def earlier_place(place: int, pointer: int) -> Receipt:
+    """Make the receipt of the last batch of an earlier segment of a replicated topic."""
+    return Receipt(*_NO_PUT, ReceiptKind.PLACE, 0, pointer, 0, 0, place)
 
 
 def earlier_receipt(put: PutKey, pointer: int) -> Receipt:
@@ -85,7 +104,7 @@ def earlier_receipt(put: PutKey, pointer: int) -> Receipt:
 
 def cover(end: int) -> Receipt:
     """Make what says that all data before an offset has its receipts."""
-    return Receipt(bytes(16), 0, 0, ReceiptKind.COVER, 0, 0, end, 0)
+    return Receipt(*_NO_PUT, ReceiptKind.COVER, 0, 0, end, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from poe.storage.formats.receipt_file import (
     Receipt,
     ReceiptKind,
     cover,
+    earlier_place,
     earlier_receipt,
     make_receipts,
     read_receipts,
@@ -47,6 +48,7 @@ class Receipts:
         "_chain",
         "_file",
         "_files",
+        "_place",
         "_producers",
         "_reach",
         "_size_bytes",
@@ -67,6 +69,7 @@ class Receipts:
         self._size_bytes: int | None = None  # None stands for all of the file
         self._synced_bytes = self._to_be_synced = 0
         self._chain = self._reach = 0
+        self._place = (0, 0)  # and the pointer there
         self._written: _Written | None = None
 
     @classmethod
@@ -120,24 +123,41 @@ class Receipts:
         Raises:
             ReadFailed: the file cannot be read.
         """
-        return [earlier_receipt(put, pointer) for put, pointer in self._loaded().live(now_us)]
+        puts = [earlier_receipt(put, pointer) for put, pointer in self._loaded().live(now_us)]
+        return [*puts, earlier_place(*self._place)] if self._place[0] else puts
 
-    def write(self, put: PutKey, pointer: int, end: int, data: bytes | memoryview) -> None:
-        """Write the receipt of a put whose records are about to end at `end`.
+    def place(self) -> int:
+        """Return up to where in the stream of a replicated topic its data goes; 0: not known.
+
+        Raises:
+            ReadFailed: the file cannot be read.
+        """
+        self._loaded()
+        return self._place[0]
+
+    def write(
+        self,
+        put: PutKey | None,
+        pointer: int,
+        end: int,
+        data: bytes | memoryview,
+        place: int = 0,
+    ) -> None:
+        """Write the receipt of a batch whose records are about to end at `end`.
 
         Raises:
             StorageFull: no room for it; nothing is changed.
             WriteFailed: another failure; likewise.
             ReadFailed: the file cannot be opened.
         """
-        self._written = self._write(receipt_of(put, pointer, end, data))
+        self._written = self._write(receipt_of(put, pointer, end, data, place))
 
     def confirm(self) -> None:
         """Note that the data has followed."""
         written, self._written = self._written, None
         assert written is not None
         self._advance(written)
-        self._loaded().add(written.receipt.put, written.receipt.pointer)
+        self._note(self._loaded(), written.receipt)
 
     def take_back(self) -> None:
         """Remove the receipt whose data was not taken.
@@ -235,6 +255,13 @@ class Receipts:
         self._chain = written.chain
         self._reach = written.receipt.end
 
+    def _note(self, producers: Producers, receipt: Receipt) -> None:
+        """Know of a batch that is stored."""
+        if receipt.kind in {ReceiptKind.PUT, ReceiptKind.EARLIER}:
+            producers.add(receipt.put, receipt.pointer)
+        if receipt.place:
+            self._place = receipt.place, receipt.pointer
+
     def _opened(self) -> OpenFile:
         if self._file is None:
             with reading(self.path + "_seq"):
@@ -257,7 +284,7 @@ class Receipts:
             return producers
         limit_bytes = len(found.content) if self._size_bytes is None else self._size_bytes
         at = FILE_HEADER_BYTES
-        self._chain, self._reach = found.seed, 0
+        self._chain, self._reach, self._place = found.seed, 0, (0, 0)
         for receipt, chain, is_chained in found.receipts:
             if at >= limit_bytes:
                 break
@@ -267,7 +294,6 @@ class Receipts:
                 _log.error("%s_seq is damaged at offset %d", self.path, at - RECEIPTS.size_bytes)
                 continue
             self._reach = receipt.end
-            if receipt.kind != ReceiptKind.COVER:
-                producers.add(receipt.put, receipt.pointer)
+            self._note(producers, receipt)
         self._size_bytes = at
         return producers

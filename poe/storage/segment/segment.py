@@ -284,12 +284,13 @@ class Segment:
     # ---- puts ------------------------------------------------------------------------------------
 
     def append(  # noqa: C901, PLR0912 - the hot path, where each call more would be felt
-        self, messages: Messages, now_us: int, put: PutKey | None = None
+        self, messages: Messages, now_us: int, put: PutKey | None = None, place: int = 0
     ) -> int:
         """Store a batch, all of it or nothing, and return the pointer of its last message.
 
         Its pointers are consecutive, from max(`now_us`, last one given + 1). A sequenced put, which
         `put` names, that is stored already is not stored again, and its pointer is the same.
+        `place` is that of a batch of a replicated topic in its stream.
 
         Raises:
             RepeatedPut: it is stored, and its pointer is not known any more.
@@ -308,7 +309,9 @@ class Segment:
             return stored
         writer, options = self._writer or self._wake_writer(), self.options
         index = writer.index
-        pointer = max(now_us, self.last_pointer + 1, self.given_pointer + 1)
+        # What nodes have agreed on gets its own pointers again, when it has to be stored anew.
+        given = 0 if place else self.given_pointer
+        pointer = max(now_us, self.last_pointer + 1, given + 1)
         count = len(messages)
         last_pointer = pointer + count - 1
         if last_pointer > POINTER_MAX:
@@ -324,7 +327,9 @@ class Segment:
             raise StorageFull(self.path + "_data", "it would exceed 2^40 - 1 bytes")
         if (self.count - index.flushed_count) * ENTRY_BYTES >= WAITING_BYTES_MAX:
             self.flush()
-        receipts = None if put is None else self._write_receipt(put, last_pointer, end, data)
+        receipts = None
+        if put is not None or place:
+            receipts = self._write_receipt(put, last_pointer, end, data, place)
         # The last step that may fail: from here on data, index and sums go together.
         try:
             if end <= writer.direct_end:
@@ -353,13 +358,21 @@ class Segment:
         return last_pointer
 
     def _write_receipt(
-        self, put: PutKey, pointer: int, end: int, data: bytes | memoryview
+        self, put: PutKey | None, pointer: int, end: int, data: bytes | memoryview, place: int
     ) -> Receipts:
         """Write the receipt of a batch: who is killed before its data follows leaves neither."""
         if self.receipts is None:
             self.receipts = self._files.make_receipts([], self.size_bytes)
-        self.receipts.write(put, pointer, end, data)
+        self.receipts.write(put, pointer, end, data, place)
         return self.receipts
+
+    def place(self) -> int:
+        """Return up to where in the stream of a replicated topic it goes; 0: that is not known.
+
+        Raises:
+            ReadFailed: the receipts cannot be read.
+        """
+        return 0 if self.receipts is None else self.receipts.place()
 
     def _refuse(
         self, writer: SegmentWriter, error: OSError | StorageError, receipts: Receipts | None

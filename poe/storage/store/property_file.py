@@ -32,7 +32,12 @@ from poe.errors import FormatNotSupported, OptionError, PropertyMismatch, Storag
 from poe.storage.failure import writing
 from poe.storage.files import Files
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, HASH_BYTES, FileHeader, seal, unseal
-from poe.topic_properties import TopicDescription, TopicProperties, partition_of
+from poe.topic_properties import (
+    TopicDescription,
+    TopicProperties,
+    partition_of,
+    replicated_id,
+)
 
 PROPERTY_FILE: Final = "store.topics"
 PROPERTY_MAGIC: Final = b"poe-prop"
@@ -152,7 +157,7 @@ class KnownTopics:
         if note.kind == DESCRIBED:
             self.described[note.topic] = TopicDescription(
                 note.topic,
-                self.id_of(note.topic, note.created_us),
+                self.id_of(note.topic, note.created_us, note.properties),
                 note.created_us,
                 note.version,
                 note.properties,
@@ -168,8 +173,15 @@ class KnownTopics:
         for topic, created_us in self.begun.items():
             yield PropertyNote(BEGUN, topic, created_us)
 
-    def id_of(self, topic: bytes, created_us: int) -> bytes:
-        """Return the id of a topic by what nobody can change of it."""
+    def id_of(
+        self, topic: bytes, created_us: int, properties: TopicProperties | None = None
+    ) -> bytes:
+        """Return the id of a topic by what nobody can change of it.
+
+        That of a replicated one is the same on all nodes.
+        """
+        if properties is not None and properties.is_replicated:
+            return replicated_id(topic, created_us)
         return xxh3_128_digest(self.store_id + _CREATED.pack(created_us) + topic)
 
     def holder(self, topic: bytes) -> TopicDescription | None:
@@ -210,7 +222,8 @@ class KnownTopics:
             return own
         holder = self.holder(topic)
         if holder is not None:
-            created_us, own_id = holder.created_us, self.id_of(topic, holder.created_us)
+            created_us = holder.created_us
+            own_id = self.id_of(topic, created_us, holder.properties)
             properties = TopicProperties.from_map({**holder.properties.as_map(), "partitions": 1})
             return TopicDescription(topic, own_id, created_us, holder.version, properties)
         begun_us = self.begun.get(topic, first_us)

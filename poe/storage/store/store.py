@@ -217,11 +217,20 @@ class Store:
         behind = segments[-1].next_ordinal if segments else 0
         return max(behind, self.removals.next_ordinal(topic))
 
-    def create_segment(self, topic: bytes, now_us: int, *, after_failure: bool = False) -> Segment:
+    def create_segment(
+        self,
+        topic: bytes,
+        now_us: int,
+        *,
+        after_failure: bool = False,
+        agreed_base: int | None = None,
+    ) -> Segment:
         """Add a segment to a topic, new or known, as its writer; the one before it is sealed first.
 
         When it raises, the topic may be left without a writer; the next call tries again. Nothing
-        is left of a new topic. `after_failure`: the disk has failed the one before it.
+        is left of a new topic. `after_failure`: the disk has failed the one before it. Where nodes
+        have agreed on the topic, its time stamp is `now_us` itself, and its first record has the
+        ordinal `agreed_base`, whatever was there before.
 
         Raises:
             InvalidTopicName: the topic cannot be a folder.
@@ -239,15 +248,17 @@ class Store:
         if segments:
             segments[-1].check_damage()
             segments[-1].seal()
-        timestamp = max(now_us, self.last_pointer(topic) + 1)
-        if segments:
-            # An empty segment has a name, but no pointer that keeps others from taking it.
-            timestamp = max(timestamp, segments[-1].timestamp + 1)
+        timestamp = now_us
+        if agreed_base is None:
+            timestamp = max(now_us, self.last_pointer(topic) + 1)
+            if segments:
+                # An empty segment has a name, but no pointer that keeps others from taking it.
+                timestamp = max(timestamp, segments[-1].timestamp + 1)
         try:
             self._folders.make(folder)
             place = self._files, folder, timestamp, options, self._meta
             before = segments[-1] if segments else None
-            base = self.next_ordinal(topic)
+            base = self.next_ordinal(topic) if agreed_base is None else agreed_base
             segment = Segment.create(*place, base=base, before=before, is_retry=after_failure)
             if base != (before.base + before.count if before else 0):
                 # What is in front of it would not tell, should its own files lose that.
@@ -258,6 +269,8 @@ class Store:
             raise
         self.topics[topic] = [*segments, segment]
         self.removals.note_back(topic)
+        if agreed_base is not None:
+            self.removals.settle(topic, {timestamp})  # a copy that is made anew has it again
         return segment
 
     def repair_segment(self, topic: bytes, segment: Segment) -> Segment | None:
@@ -566,6 +579,9 @@ class _TopicReader:
         ):  # what they hold was admitted before, and is a part of their messages
             options = replace(options, message_max=MESSAGE_LIMIT)
         holder = self._properties.holder(topic)
+        if holder is not None and holder.properties.is_replicated:
+            # A majority has synced what is stored here, and agreed that it is to be.
+            return replace(options, message_max=MESSAGE_LIMIT, ack="flushed")
         own = None if holder is None else holder.properties.ack
         return options if own in (None, options.ack) else replace(options, ack=own)
 

@@ -171,6 +171,26 @@ class TopicDescriptions:
         created_us = min(self.of(each).created_us for each in there)
         return self._note(self._described(topic, created_us, properties, first_is_plain=count == 1))
 
+    def install(self, wanted: TopicDescription) -> TopicDescription:
+        """Have a replicated topic be as its nodes have agreed on; again, it is as it was.
+
+        Raises:
+            TopicExists: there is another topic of that name, or one that would be a partition.
+            InvalidTopicName, StorageFull, WriteFailed: as `create`.
+        """
+        known = self.find(wanted.name)
+        if known == wanted:
+            return known
+        if known is not None and known.id != wanted.id:
+            raise TopicExists(wanted.name)
+        there = () if known is None else known.partition_topics()
+        if known is None and self._is_there(wanted.name):
+            raise TopicExists(wanted.name)
+        parts = wanted.partition_topics()[len(there) :]
+        if parts:
+            self._check_free(wanted.name, parts)
+        return self._note(wanted)
+
     def delete(self, topic: bytes) -> None:
         """Forget what a topic has, once its messages are gone.
 
@@ -214,7 +234,7 @@ class TopicDescriptions:
     def _described(
         self, topic: bytes, created_us: int, properties: TopicProperties, *, first_is_plain: bool
     ) -> TopicDescription:
-        own_id = self._file.known.id_of(topic, created_us)
+        own_id = self._file.known.id_of(topic, created_us, properties)
         return TopicDescription(
             topic, own_id, created_us, properties=properties, first_is_plain=first_is_plain
         )

@@ -1,0 +1,153 @@
+"""The copies of replicated topics on this node: segments that are the same on all nodes.
+
+On behalf of the topic registry it does what the replica of a partition asks for, in the order of
+the stream that the nodes agree on. Nothing here goes by this node's clock, limits or history.
+"""
+
+from poe.actors import ActorRef, GenServer
+from poe.broker.appendix.message import Seal, Unseal
+from poe.broker.registry.appendix_servers import AppendixServers
+from poe.broker.registry.copy_messages import (
+    BeginSegment,
+    CopyFailed,
+    CopyRequest,
+    CopyWriter,
+    DropCopy,
+    EnsureCopy,
+    TrimCopy,
+    TrimDue,
+)
+from poe.broker.registry.expiry import Expiry
+from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.registry.topic_opening import TopicOpening
+from poe.broker.registry.topic_settings import Retention
+from poe.errors import NoLogEngine, NoQuorum, PoeError
+from poe.storage import POINTER_MAX, Store
+from poe.topic_name import topic_text
+
+
+class Copies:
+    """Carries out what replicas ask of the topic registry."""
+
+    __slots__ = ("_opening", "_registry", "_routes", "_servers", "_store")
+
+    def __init__(
+        self,
+        registry: GenServer,
+        store: Store,
+        routes: RoutingTable,
+        servers: AppendixServers,
+        opening: TopicOpening,
+    ) -> None:
+        self._registry = registry
+        self._store = store
+        self._routes = routes
+        self._servers = servers
+        self._opening = opening
+
+    def replica(self, topic: bytes) -> ActorRef:
+        """Return who takes puts onto a partition.
+
+        Raises:
+            NoLogEngine: this node has nothing to reach the others by.
+            NoQuorum: it has not begun to.
+        """
+        if self._routes.replicas is None:
+            raise NoLogEngine
+        found = self._routes.replicas.get(topic)
+        if found is None:
+            what = f"topic {topic_text(topic)}"
+            raise NoQuorum(what)
+        return found
+
+    async def serve(self, request: CopyRequest) -> CopyWriter | int | None:
+        """Do what is asked for, and return the answer.
+
+        Raises:
+            PoeError: the disk does not let it be; it may be asked for again.
+        """
+        topic = request.topic
+        await self._opening.wake(topic)
+        if topic in self._store.topics and self._routes.get(topic) is None:
+            await self._opening.open(topic)
+        match request:
+            case EnsureCopy(_, first_us):
+                return await self._ensure(topic, first_us)
+            case BeginSegment():
+                await self._begin_segment(topic)
+                return self._writer(topic)
+            case TrimCopy(_, pointer):
+                return await self._trim(topic, pointer)
+            case DropCopy():
+                if topic in self._routes:
+                    await self._servers.delete(topic, self._routes)
+        return None
+
+    async def _ensure(self, topic: bytes, first_us: int | None) -> CopyWriter | None:
+        """Return the writer of a copy; one that was found on disk takes messages again."""
+        if topic not in self._routes:
+            if first_us is None:
+                return None
+            await self._add(topic, None, first_us, 0)
+        writer = self._routes[topic].writer
+        if not self._servers.owned[writer][1].is_writer:
+            await self._registry.call(writer, Unseal(), timeout_s=None)
+        return self._writer(topic)
+
+    def _writer(self, topic: bytes) -> CopyWriter:
+        writer = self._routes[topic].writer
+        count = sum(each.count for each in self._store.topics[topic])
+        return CopyWriter(writer, self._servers.owned[writer][1].last_pointer, count)
+
+    async def _add(self, topic: bytes, bound: int | None, first_us: int, base: int) -> None:
+        segment = self._store.create_segment(topic, first_us, agreed_base=base)
+        try:
+            ref = await self._servers.start(topic, segment)
+        except PoeError:
+            self._servers.delete_segment(topic, segment)
+            raise
+        self._routes.add(topic, ref, bound)
+
+    async def _begin_segment(self, topic: bytes) -> None:
+        """Begin the next segment; behind one with nothing in it none is begun."""
+        writer = self._routes[topic].writer
+        bound = await self._registry.call(writer, Seal(), timeout_s=None)
+        if bound is None:
+            await self._registry.call(writer, Unseal(), timeout_s=None)
+            return
+        segment = self._servers.owned[writer][1]
+        await self._add(topic, bound, bound + 1, segment.next_ordinal)
+
+    async def _trim(self, topic: bytes, pointer: int) -> int:
+        """Delete the segments with nothing behind a pointer; the last one gets a successor."""
+        route = self._routes.get(topic)
+        if route is None:
+            return 0
+        newest = self._servers.owned[route.writer][1]
+        if newest.count and newest.last_pointer <= pointer:
+            await self._begin_segment(topic)
+        chosen = [ref for ref, _ in self._servers.up_to(self._routes[topic], pointer)]
+        await self._servers.remove(self._routes, {topic: chosen})
+        return len(chosen)
+
+    def tell_of_failure(self, topic: bytes, why: str) -> None:
+        """Tell a replica that the files of its copy have failed."""
+        replica = (self._routes.replicas or {}).get(topic)
+        if replica is not None:
+            self._registry.cast(replica, CopyFailed(why))
+
+    def tell_what_is_due(self, topic: bytes, retention: Retention, expiry: Expiry) -> None:
+        """Have a replica propose to the other nodes what is to go of its topic."""
+        replica = (self._routes.replicas or {}).get(topic)
+        route = self._routes.get(topic)
+        if replica is None or route is None or route.writer not in self._servers.owned:
+            return
+        newest = self._servers.owned[route.writer][1]
+        sealed = self._servers.up_to(route, POINTER_MAX)
+        chosen = expiry.choose(topic, retention, sealed, newest.size_bytes)
+        going = [self._servers.owned[ref][1].last_pointer for ref in chosen]
+        if len(chosen) == len(sealed) and newest.count and retention.max_age_s is not None:
+            is_old = newest.last_pointer < expiry.oldest_us(retention.max_age_s)
+            going += [newest.last_pointer] if is_old else []
+        if going:
+            self._registry.cast(replica, TrimDue(max(going)))

@@ -1,0 +1,77 @@
+"""What is asked of the replicated log; the actors that answer are those of `poe.cluster.log`.
+
+A node without an engine for it has none of them: `RoutingTable.replicas` is None.
+
+To the registry of replicated topics, by its name `LOGS`:
+
+    CreateLog, AlterLog, DeleteLog      answer as the topic registry does, once a majority agrees
+    TrimLog, DescribeLogs
+
+The replica of a partition, whose address is in `RoutingTable.replicas`, takes a `Put` as an
+appendix server does.
+
+Errors are `PoeError`s.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from poe.topic_properties import TopicProperties
+
+LOGS: Final = "logs"
+"""Name of the actor that knows all replicated topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateLog:
+    """Make a replicated topic; answers its description.
+
+    Raises:
+        TopicExists: there is one of that name, here or at another node.
+        TooFewNodes, NoQuorum: it is not made.
+    """
+
+    topic: bytes
+    properties: TopicProperties
+
+
+@dataclass(frozen=True, slots=True)
+class AlterLog:
+    """Change properties of a replicated topic, by name; answers its description.
+
+    Raises:
+        UnknownTopic: there is none.
+        NoQuorum, CatalogChangedMeanwhile: it is as it was.
+    """
+
+    topic: bytes
+    changes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteLog:
+    """Delete a replicated topic at all nodes; answers None.
+
+    Raises:
+        UnknownTopic, NoQuorum, CatalogChangedMeanwhile: as `AlterLog`.
+    """
+
+    topic: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TrimLog:
+    """Delete at all nodes segments with nothing behind a pointer; answers how many went here.
+
+    Raises:
+        UnknownTopic, NoQuorum: as `AlterLog`.
+    """
+
+    topic: bytes
+    pointer: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeLogs:
+    """Answers a map: how the engine is, and each partition here."""

@@ -1,0 +1,363 @@
+"""The registry of replicated topics: which the cluster has, and who keeps their copies here.
+
+It owns the engine. The catalog says which topics there are; each node does what that says: it has
+the topic described, and starts a replica for each of its partitions. A replica that ends is started
+anew.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from poe.actors import ActorRef, Call, Error, GenServer, Mailslot
+from poe.actors import Down as ActorDown
+from poe.broker.appendix.server import REGISTRY
+from poe.broker.registry.copy_messages import InstallTopic
+from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.registry.topic_registry import Delete
+from poe.broker.requests.log_messages import AlterLog, CreateLog, DeleteLog, DescribeLogs, TrimLog
+from poe.cluster.log.engine import (
+    CatalogChanged,
+    Connected,
+    Disconnected,
+    EngineEvent,
+    EngineState,
+    Entries,
+    Forgotten,
+    LogEngine,
+    Lost,
+    PeerAsked,
+)
+from poe.cluster.log.engine_door import Ask, EngineDoor
+from poe.cluster.log.entry import ORIGIN_BYTES
+from poe.cluster.log.record import LogRecord, key_of
+from poe.cluster.log.replica import DescribeReplica, ReplicaParts, StreamSlots, TrimNow
+from poe.errors import (
+    ActorDead,
+    NoQuorum,
+    PoeError,
+    RemoteProtocolError,
+    TooFewNodes,
+    TopicExists,
+    UnknownTopic,
+)
+from poe.storage import Clock, Messages
+from poe.supervision import start_dynamic_child, terminate_child
+from poe.supervision.backoff import Backoff
+from poe.supervision.restart_delays import RestartDelays, RestartDue
+from poe.topic_name import topic_text
+from poe.topic_properties import TopicDescription, TopicProperties
+
+logger = logging.getLogger("poe.cluster")
+
+REPLICA_SUP: Final = "replica_sup"
+LOOK_S: Final = 5.0
+"""What a look at the engine may take, and the making of a stream."""
+_BACKOFF: Final = Backoff(first_s=0.05, max_s=5.0, reset_after_s=60.0)
+
+
+@dataclass(frozen=True, slots=True)
+class LogParts:
+    """What the log of a node works with."""
+
+    engine: LogEngine
+    routes: RoutingTable
+    clock: Clock
+    check_sizes: Callable[[Messages], None]
+    bytes_max: int
+    """What a stream remembers."""
+    count_limit: int
+    size_limit: int
+    """Of the segments of topics that do not say it themselves."""
+
+
+class Logs(GenServer):
+    """Knows all replicated topics; registered as `LOGS`.
+
+    Always: each partition of a topic that the catalog has, and that could be installed here, has a
+    replica, or one that is about to be started.
+    """
+
+    async def init(self, parts: LogParts) -> None:
+        """Begin to reach the engine."""
+        self._parts = parts
+        self._engine = parts.engine
+        self._slot = Mailslot(self)
+        self._slots = StreamSlots()
+        self._door = await self.start_link(EngineDoor)
+        self._records: dict[str, LogRecord] = {}
+        self._revisions: dict[str, int] = {}
+        self._refs: dict[bytes, ActorRef] = {}
+        self._topics: dict[ActorRef, bytes] = {}
+        self._streams: dict[bytes, str] = {}
+        self._refused: dict[bytes, PoeError] = {}
+        """Topics of the catalog that cannot be here, and why."""
+        self._delays = RestartDelays(self)
+        self._connected = ""
+        self._why = "it has not been reached yet"
+        parts.routes.replicas = {}
+        self._engine.open(self._hear)
+
+    def terminate(self, reason: Any) -> None:  # noqa: ANN401 - as `GenServer`
+        """Leave the engine."""
+        del reason
+        self._parts.routes.replicas = None
+        self._engine.close()
+
+    def describe_role(self) -> str:
+        """Return how many partitions there are."""
+        return f"{len(self._refs)} replicas, engine {self._connected or 'not reached'}"
+
+    def _hear(self, event: EngineEvent) -> None:
+        """Take what any thread brings; what is of a stream goes to its replica at once."""
+        if isinstance(event, Entries | Forgotten | Lost):
+            slot = self._slots.get(event.stream)
+            if slot is not None:
+                slot.post(event)
+        else:
+            self._slot.post(event)
+
+    # ---- messages -------------------------------------------------------------------------------
+
+    async def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
+        """Make, change and delete replicated topics; tell of them."""
+        answer: Any = None
+        try:
+            match request:
+                case CreateLog(topic, properties):
+                    answer = await self._create(topic, properties)
+                case AlterLog(topic, changes):
+                    answer = await self._alter(topic, changes)
+                case DeleteLog(topic):
+                    await self._delete(topic)
+                case TrimLog(topic, pointer):
+                    answer = await self._trim(topic, pointer)
+                case DescribeLogs():
+                    answer = await self._describe()
+                case _:
+                    answer = super().handle_call(request, caller)
+        except PoeError as error:
+            answer = Error(error)
+        return answer
+
+    async def handle_info(self, message: Any) -> None:  # noqa: ANN401
+        """Do what the catalog says; start anew what has ended."""
+        match message:
+            case CatalogChanged():
+                await self._take(message)
+            case Connected(version):
+                self._connected, self._why = version, ""
+                logger.info("the engine of the replicated log, %s, is reached", version)
+            case Disconnected(why):
+                if self._connected:
+                    logger.warning("the engine of the replicated log is not reached: %s", why)
+                self._connected, self._why = "", why
+            case PeerAsked(_, answer):
+                answer(b"")
+            case ActorDown():
+                self._ended(message.ref, message.reason)
+            case RestartDue(bytes(topic)):
+                if self._delays.is_valid(message) and topic not in self._refs:
+                    await self._start(topic)
+            case _:
+                super().handle_info(message)
+
+    # ---- what clients ask -----------------------------------------------------------------------
+
+    async def _create(self, topic: bytes, properties: TopicProperties) -> TopicDescription:
+        key = key_of(topic)
+        known = self._records.get(key)
+        store = self._parts.routes.properties
+        is_here = store is not None and (
+            store.find(topic) is not None or self._parts.routes.is_own(topic)
+        )
+        if is_here or (known is not None and not known.is_deleted):
+            raise TopicExists(topic)
+        state: EngineState = await self._ask(partial(self._engine.state, LOOK_S))
+        live = sum(state.nodes.values())
+        if live < properties.replicas:
+            raise TooFewNodes(properties.replicas, live)
+        if not state.leader:
+            raise NoQuorum("the topics of the cluster")  # noqa: TRY003 - what it is about
+        own = properties.as_map()
+        own["count_limit"] = properties.count_limit or self._parts.count_limit
+        own["size_limit"] = properties.size_limit or self._parts.size_limit
+        agreed = TopicProperties.from_map(own)
+        created_us = self._parts.clock.now_us()
+        if known is not None:
+            created_us = max(created_us, known.description.created_us + 1)
+        record = LogRecord.new(topic, created_us, agreed)
+        for stream in record.streams().values():
+            replicas, bytes_max = agreed.replicas, self._parts.bytes_max
+            await self._ask(partial(self._engine.make_stream, stream, replicas, bytes_max))
+        await self._agree(record)
+        return self._found(topic)
+
+    async def _alter(self, topic: bytes, changes: Any) -> TopicDescription:  # noqa: ANN401
+        known = self._known(topic)
+        altered = known.description.altered(changes)
+        if altered is known.description:
+            return altered
+        record = LogRecord(altered)
+        new = record.streams().keys() - known.streams().keys()
+        for part, stream in record.streams().items():
+            if part in new:
+                replicas, bytes_max = altered.properties.replicas, self._parts.bytes_max
+                await self._ask(partial(self._engine.make_stream, stream, replicas, bytes_max))
+        await self._agree(record)
+        return self._found(topic)
+
+    async def _delete(self, topic: bytes) -> None:
+        known = self._known(topic)
+        await self._agree(LogRecord(known.description, is_deleted=True))
+        for stream in known.streams().values():
+            await self._ask(partial(self._engine.delete_stream, stream))
+
+    async def _trim(self, topic: bytes, pointer: int) -> int:
+        found = self._parts.routes.properties
+        holder = None if found is None else found.holder(topic) or found.find(topic)
+        if holder is None:
+            raise UnknownTopic(topic)
+        parts = holder.partition_topics() if topic == holder.name else (topic,)
+        gone = 0
+        for part in parts:
+            if part in self._refs:
+                gone += await self.call(self._refs[part], TrimNow(pointer), timeout_s=None)
+        return gone
+
+    async def _agree(self, record: LogRecord) -> None:
+        """Have the nodes agree on a record, and do here what it says."""
+        key = record.key
+        put = partial(self._engine.put_catalog, key, record.encode(), self._revisions.get(key, 0))
+        revision: int = await self._ask(put)
+        await self._take(CatalogChanged(key, record.encode(), revision))
+
+    def _known(self, topic: bytes) -> LogRecord:
+        known = self._records.get(key_of(topic))
+        if known is None or known.is_deleted:
+            raise UnknownTopic(topic)
+        return known
+
+    def _found(self, topic: bytes) -> TopicDescription:
+        refused = self._refused.get(topic)
+        if refused is not None:
+            raise refused
+        return self._known(topic).description
+
+    async def _ask(self, begin: Callable[[Callable[[Any], None]], None]) -> Any:  # noqa: ANN401
+        """Await what the engine is asked."""
+        assert self._door is not None
+        return await self.call(self._door, Ask(begin), timeout_s=None)
+
+    # ---- the catalog ----------------------------------------------------------------------------
+
+    async def _take(self, changed: CatalogChanged) -> None:
+        """Do what a record says; again is fine."""
+        if changed.revision <= self._revisions.get(changed.key, 0):
+            return
+        try:
+            record = LogRecord.decode(changed.value)
+        except RemoteProtocolError as error:
+            logger.error("%s", error)
+            return
+        before = self._records.get(changed.key)
+        self._records[changed.key] = record
+        self._revisions[changed.key] = changed.revision
+        is_other = before is not None and before.description.id != record.description.id
+        if before is not None and not before.is_deleted and (record.is_deleted or is_other):
+            await self._remove(before)
+        if not record.is_deleted:
+            await self._install(record)
+        elif before is None:
+            await self._remove(record)
+
+    async def _install(self, record: LogRecord) -> None:
+        topic = record.description.name
+        known = self._parts.routes.properties
+        found = None if known is None else known.find(topic)
+        is_other = found is not None and found.id != record.description.id
+        if found is not None and is_other and found.properties.is_replicated:
+            # One of that name, which was deleted while this node was away.
+            await self._remove(LogRecord(found))
+        try:
+            await self.call(REGISTRY, InstallTopic(record.description), timeout_s=None)
+        except PoeError as error:
+            self._refused[topic] = error
+            logger.error("topic %s has no copy here: %s", topic_text(topic), error)
+            return
+        self._refused.pop(topic, None)
+        for part, stream in record.streams().items():
+            self._streams[part] = stream
+            if part not in self._refs:
+                await self._start(part)
+
+    async def _remove(self, record: LogRecord) -> None:
+        topic = record.description.name
+        self._refused.pop(topic, None)
+        for part in record.streams():
+            self._streams.pop(part, None)
+            ref = self._refs.pop(part, None)
+            (self._parts.routes.replicas or {}).pop(part, None)
+            if ref is not None:
+                del self._topics[ref]
+                await terminate_child(self, REPLICA_SUP, ref)
+        known = self._parts.routes.properties
+        found = None if known is None else known.find(topic)
+        if found is None or found.id != record.description.id:
+            return
+        try:
+            await self.call(REGISTRY, Delete(topic), timeout_s=None)
+        except UnknownTopic:
+            pass
+        except PoeError as error:
+            logger.error("topic %s, which was deleted, is still here: %s", topic_text(topic), error)
+
+    # ---- replicas -------------------------------------------------------------------------------
+
+    async def _start(self, topic: bytes) -> None:
+        stream = self._streams.get(topic)
+        if stream is None:
+            return
+        parts = ReplicaParts(
+            topic,
+            stream,
+            self._engine,
+            self._slots,
+            self._parts.routes,
+            os.urandom(ORIGIN_BYTES),
+            self._parts.check_sizes,
+        )
+        try:
+            ref = await start_dynamic_child(self, REPLICA_SUP, parts)
+        except PoeError as error:
+            logger.error("the replica of %s does not start: %s", topic_text(topic), error)
+            self._delays.begin(topic, _BACKOFF)
+            return
+        assert ref is not None
+        self.monitor(ref)
+        self._refs[topic] = ref
+        self._topics[ref] = topic
+        assert self._parts.routes.replicas is not None
+        self._parts.routes.replicas[topic] = ref
+
+    def _ended(self, ref: ActorRef, reason: Any) -> None:  # noqa: ANN401
+        topic = self._topics.pop(ref, None)
+        if topic is None:
+            return
+        logger.error("the replica of %s has ended: %r", topic_text(topic), reason)
+        del self._refs[topic]
+        (self._parts.routes.replicas or {}).pop(topic, None)
+        self._delays.begin(topic, _BACKOFF)
+
+    async def _describe(self) -> dict[str, Any]:
+        told = {}
+        for topic, ref in sorted(self._refs.items()):
+            try:
+                told[topic] = await self.call(ref, DescribeReplica())
+            except ActorDead:
+                continue
+        refused = {topic: str(error) for topic, error in sorted(self._refused.items())}
+        return {"engine": self._connected, "why": self._why, "topics": told, "refused": refused}

@@ -1,0 +1,122 @@
+"""Which puts of this node wait for a majority, and what is done about them; pure.
+
+A put is published again and again under one name until it comes back in the stream, where it is
+stored once. It is refused only where it is sure that it never was: every try of it was refused. One
+that may be stored waits for as long as the engine knows its name.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from poe.actors import Call
+from poe.cluster.log.engine import NotStored, Stored
+from poe.errors import NoQuorum, PoeError, PutUnconfirmed
+
+REFUSE_AFTER_S: Final = 3.0
+"""For so long a put is tried that is stored nowhere for sure; then its client decides."""
+GIVE_UP_AFTER_S: Final = 100.0
+"""For so long one that may be stored: less than the two minutes that the engine knows its name."""
+TRY_S: Final = 2.0
+"""What one try may take."""
+_PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2)
+
+
+class Publish(NamedTuple):
+    """Publish a put, maybe once more."""
+
+    number: int
+    payload: bytes
+
+
+class Answer(NamedTuple):
+    """Answer who has put it."""
+
+    caller: Call | None
+    outcome: int | PoeError
+
+
+Effect = Publish | Answer
+
+
+@dataclass(slots=True)
+class _Pending:
+    caller: Call | None
+    payload: bytes
+    began_s: float
+    tries_count: int = 1
+    is_under_way: bool = True
+    is_doubtful: bool = False
+    """Whether it may be stored."""
+    retry_at_s: float = 0.0
+
+
+class PendingPuts:
+    """The puts of one partition and one life of its replica, by their numbers."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._pending: dict[int, _Pending] = {}
+        self._last_number = 0
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def next_number(self) -> int:
+        """Return the number of the next put."""
+        self._last_number += 1
+        return self._last_number
+
+    def add(self, number: int, payload: bytes, caller: Call | None, now_s: float) -> Publish:
+        """Begin to wait for a put, which is to be published now."""
+        self._pending[number] = _Pending(caller, payload, now_s)
+        return Publish(number, payload)
+
+    def told(self, number: int, told: Stored | NotStored, now_s: float) -> Iterator[Effect]:
+        """Take what became of a try."""
+        put = self._pending.get(number)
+        if put is None:
+            return
+        put.is_under_way = False
+        if isinstance(told, Stored):
+            put.is_doubtful = True
+            # It will come in the stream; should it not, it is published again, and found.
+            put.retry_at_s = now_s + TRY_S
+            return
+        put.is_doubtful = put.is_doubtful or not told.is_sure
+        age_s = now_s - put.began_s
+        if not put.is_doubtful and age_s >= REFUSE_AFTER_S:
+            del self._pending[number]
+            yield Answer(put.caller, NoQuorum(f"topic {self._topic}"))
+        elif age_s >= GIVE_UP_AFTER_S:
+            del self._pending[number]
+            yield Answer(put.caller, PutUnconfirmed(self._topic, age_s))
+        else:
+            pause_s = _PAUSES_S[min(put.tries_count, len(_PAUSES_S)) - 1]
+            put.retry_at_s = now_s + pause_s
+
+    def applied(self, number: int, outcome: int | PoeError) -> Iterator[Effect]:
+        """Take what became of a put that has come back in the stream."""
+        put = self._pending.pop(number, None)
+        if put is not None:
+            yield Answer(put.caller, outcome)
+
+    def due(self, now_s: float) -> Iterable[Effect]:
+        """Return what is to be published again by now."""
+        due = []
+        for number, put in self._pending.items():
+            if not put.is_under_way and put.retry_at_s <= now_s:
+                put.is_under_way = True
+                put.tries_count += 1
+                due.append(Publish(number, put.payload))
+        return due
+
+    def wait_s(self, now_s: float) -> float | None:
+        """Return in how many seconds something is due; None: nothing waits for that."""
+        times = [put.retry_at_s for put in self._pending.values() if not put.is_under_way]
+        return max(min(times) - now_s, 0.0) if times else None
+
+    def give_up(self) -> list[Effect]:
+        """Forget all, since the replica ends; who waits is told that it may be stored."""
+        given, self._pending = self._pending, {}
+        return [Answer(put.caller, PutUnconfirmed(self._topic, 0.0)) for put in given.values()]

@@ -1,0 +1,365 @@
+"""The replica of one partition: what nodes agree on goes into this node's copy of it, in order.
+
+A put is published to the stream of the partition, and answered when it has come back and is stored
+here. The copy says by its receipts up to which place of the stream it goes, so that a replica that
+begins anew, after whatever has ended the last one, goes on exactly there.
+
+    FOLLOWING   entries are stored as they come
+    STALLED     this node's disk does not take them; it is tried again every second
+    FETCHING    the stream has forgotten what comes next: another node has it
+    CUT_OFF     the stream is not there
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from poe.actors import NO_REPLY, ActorRef, Call, Error, GenServer, Mailslot, Timer
+from poe.broker.appendix.message import AgreedBatch, Applied, Apply, FindPlace, Put
+from poe.broker.appendix.server import REGISTRY
+from poe.broker.registry.copy_messages import (
+    BeginSegment,
+    CopyFailed,
+    CopyWriter,
+    DropCopy,
+    EnsureCopy,
+    TrimCopy,
+    TrimDue,
+)
+from poe.broker.registry.routing_table import RoutingTable
+from poe.cluster.log.engine import (
+    ENTRY_MAX_BYTES,
+    Entries,
+    Entry,
+    Forgotten,
+    LogEngine,
+    Lost,
+    NotStored,
+    Stored,
+)
+from poe.cluster.log.entry import PutEntry, TrimEntry, decode_entry, encode_put, encode_trim
+from poe.cluster.log.pending_puts import TRY_S, Answer, Effect, PendingPuts, Publish
+from poe.errors import ActorDead, PoeError, PutTooLarge, RemoteProtocolError, StorageError
+from poe.storage import Messages
+from poe.topic_name import topic_text
+
+logger = logging.getLogger("poe.cluster")
+
+RETRY_S: Final = 1.0
+"""Until a disk that did not take something is tried again."""
+_HEAD_BYTES: Final = 64
+PUT_MAX_BYTES: Final = ENTRY_MAX_BYTES - _HEAD_BYTES
+"""The largest put onto a replicated topic, with 4 bytes for each message."""
+_TICK_S: Final = 0.02
+
+
+class State(Enum):
+    """How a replica is."""
+
+    FOLLOWING = "following"
+    STALLED = "stalled"
+    FETCHING = "fetching"
+    CUT_OFF = "cut off"
+
+
+class StreamSlots(dict[str, Mailslot]):
+    """Who takes what comes of a stream; any thread of an engine may look."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaParts:
+    """What a replica works with."""
+
+    topic: bytes
+    stream: str
+    engine: LogEngine
+    slots: StreamSlots
+    routes: RoutingTable
+    origin: bytes
+    """Which life of which node this is."""
+    check_sizes: Callable[[Messages], None]
+    """Refuses messages that this node takes from nobody."""
+
+
+class TrimNow(NamedTuple):
+    """Asked of a replica: trim at all nodes; answers how many segments went here."""
+
+    pointer: int
+
+
+class DescribeReplica(NamedTuple):
+    """Asked of a replica: answers a map of how it is."""
+
+
+class _Told(NamedTuple):
+    number: int
+    outcome: Stored | NotStored
+
+
+class Replica(GenServer):
+    """Keeps the copy of one partition, and takes puts onto it."""
+
+    async def init(self, parts: ReplicaParts) -> None:
+        """Begin where the copy ends."""
+        self._parts = parts
+        self._slot = Mailslot(self)
+        self._puts = PendingPuts(topic_text(parts.topic))
+        self._trims: dict[int, Call] = {}
+        self._writer: ActorRef | None = None
+        self._place = 0
+        self._state = State.STALLED
+        self._why = ""
+        self._follow_id = 0
+        self._tick: Timer | None = None
+        self._applied_count = 0
+        parts.slots[parts.stream] = self._slot
+        await self._begin()
+
+    def describe_role(self) -> str:
+        """Return which partition it is of, and how it is."""
+        return f"{topic_text(self._parts.topic):.60}: {self._state.value} at {self._place}"
+
+    def terminate(self, reason: Any) -> None:  # noqa: ANN401 - as `GenServer`
+        """Let nobody wait for ever."""
+        del reason
+        if self._parts.slots.get(self._parts.stream) is self._slot:
+            del self._parts.slots[self._parts.stream]
+        self._parts.engine.unfollow(self._parts.stream)
+        self._carry_out(self._puts.give_up())
+
+    # ---- messages -------------------------------------------------------------------------------
+
+    def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
+        """Take puts and trims; say how it is."""
+        match request:
+            case Put(messages, put_id):
+                return self._put(messages, put_id, caller)
+            case TrimNow(pointer):
+                number = self._puts.next_number()
+                self._trims[number] = caller
+                payload = encode_trim(self._parts.origin, number, pointer)
+                self._carry_out([self._puts.add(number, payload, caller, self.monotonic_s())])
+                return NO_REPLY
+            case DescribeReplica():
+                return self._describe()
+        return super().handle_call(request, caller)
+
+    async def handle_cast(self, message: Any) -> None:  # noqa: ANN401
+        """Hear of the copy from the topic registry."""
+        match message:
+            case TrimDue(pointer):
+                # All nodes propose the same; stored twice it does nothing the second time.
+                number = self._puts.next_number()
+                payload = encode_trim(self._parts.origin, number, pointer)
+                self._carry_out([self._puts.add(number, payload, None, self.monotonic_s())])
+            case CopyFailed(why):
+                await self._make_anew(why)
+            case _:
+                super().handle_cast(message)
+
+    async def handle_info(self, message: Any) -> None:  # noqa: ANN401
+        """Take what the engine brings, and the time."""
+        match message:
+            case Entries() | Forgotten() | Lost():
+                if message.follow_id == self._follow_id:  # else it was asked for before
+                    await self._hear(message)
+            case _Told(number, outcome):
+                self._carry_out(self._puts.told(number, outcome, self.monotonic_s()))
+                self._tick_later()
+            case _ if message is _TICK:
+                self._tick = None
+                self._carry_out(self._puts.due(self.monotonic_s()))
+                self._tick_later()
+            case _ if message is _RETRY:
+                if self._state is State.STALLED:
+                    await self._begin()
+            case _:
+                super().handle_info(message)
+
+    async def _hear(self, event: Entries | Forgotten | Lost) -> None:
+        match event:
+            case Entries(_, _, entries):
+                await self._take(entries)
+            case Forgotten(_, _, first_place):
+                self._fetch(first_place)
+            case Lost():
+                self._be(State.CUT_OFF, "its stream is not there")
+
+    # ---- puts -----------------------------------------------------------------------------------
+
+    def _put(self, messages: Messages, put_id: Any, caller: Call) -> Any:  # noqa: ANN401
+        try:
+            self._parts.check_sizes(messages)
+        except PoeError as error:
+            return Error(error)
+        number = self._puts.next_number()
+        payload = encode_put(self._parts.origin, number, messages, put_id)
+        if len(payload) > ENTRY_MAX_BYTES:
+            return Error(PutTooLarge(len(payload), PUT_MAX_BYTES))
+        self._carry_out([self._puts.add(number, payload, caller, self.monotonic_s())])
+        return NO_REPLY
+
+    def _carry_out(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Publish(number, payload):
+                    entry_id = f"{self._parts.origin.hex()}-{self._parts.stream[-8:]}-{number}"
+                    told = partial(_post, self._slot, number)
+                    self._parts.engine.publish(self._parts.stream, entry_id, payload, TRY_S, told)
+                case Answer(None, _):
+                    pass
+                case Answer(caller, outcome):
+                    assert caller is not None
+                    if isinstance(outcome, PoeError):
+                        self.reply_error(caller, outcome)
+                    else:
+                        self.reply(caller, outcome)
+
+    def _tick_later(self) -> None:
+        """Look in a moment at what has to be published again."""
+        if self._tick is None:
+            wait_s = self._puts.wait_s(self.monotonic_s())
+            if wait_s is not None:
+                self._tick = self.send_after(max(wait_s, _TICK_S), _TICK)
+
+    # ---- the copy -------------------------------------------------------------------------------
+
+    async def _begin(self) -> None:
+        """Follow the stream from where the copy ends."""
+        self._writer = None
+        try:
+            found = await self._ensure(None)
+            place = 0
+            if found is not None:
+                place = await self.call(found.ref, FindPlace(), timeout_s=None)
+                if not place and found.count:
+                    await self._make_anew("nothing tells where in the stream its messages are")
+                    return
+        except PoeError as error:
+            self._stall(error)
+            return
+        self._place = place
+        self._follow()
+
+    def _follow(self) -> None:
+        self._follow_id += 1
+        self._be(State.FOLLOWING, "")
+        self._parts.engine.follow(self._parts.stream, self._place, self._follow_id)
+
+    async def _ensure(self, first_us: int | None) -> CopyWriter | None:
+        found: CopyWriter | None = await self.call(
+            REGISTRY, EnsureCopy(self._parts.topic, first_us), timeout_s=None
+        )
+        self._writer = None if found is None else found.ref
+        return found
+
+    async def _make_anew(self, why: str) -> None:
+        """Delete a copy that cannot be trusted, and make it anew from what others have."""
+        logger.error("the copy of topic %s is made anew: %s", topic_text(self._parts.topic), why)
+        self._stop_following()
+        self._parts.routes.events.add(
+            "copy_anew", child=topic_text(self._parts.topic), reason=why, ref=str(self.ref)
+        )
+        try:
+            await self.call(REGISTRY, DropCopy(self._parts.topic), timeout_s=None)
+        except PoeError as error:
+            self._stall(error)
+            return
+        self._writer, self._place = None, 0
+        self._follow()
+
+    def _stall(self, error: PoeError) -> None:
+        """Try again in a while; nothing that comes meanwhile is taken."""
+        if self._state is not State.STALLED or str(error) != self._why:
+            logger.error("topic %s stands still: %s", topic_text(self._parts.topic), error)
+        self._stop_following()
+        self._be(State.STALLED, str(error))
+        self.send_after(RETRY_S, _RETRY)
+
+    def _stop_following(self) -> None:
+        self._follow_id += 1
+        self._parts.engine.unfollow(self._parts.stream)
+
+    def _be(self, state: State, why: str) -> None:
+        self._state, self._why = state, why
+
+    def _fetch(self, first_place: int) -> None:
+        self._stop_following()
+        self._be(State.FETCHING, f"the stream begins at {first_place}")
+
+    # ---- what nodes have agreed on --------------------------------------------------------------
+
+    async def _take(self, entries: Sequence[Entry]) -> None:
+        """Store what has come; where that fails, all of the rest comes again later."""
+        run: list[tuple[Entry, PutEntry]] = []
+        try:
+            for entry in entries:
+                if entry.place <= self._place:
+                    continue
+                try:
+                    decoded = decode_entry(entry.payload)
+                except RemoteProtocolError as error:
+                    logger.error("topic %s: %s", topic_text(self._parts.topic), error)
+                    continue
+                if isinstance(decoded, PutEntry):
+                    run.append((entry, decoded))
+                else:
+                    await self._store(run)
+                    run = []
+                    await self._trim(entry, decoded)
+            await self._store(run)
+        except (StorageError, ActorDead) as error:
+            self._stall(error)
+
+    async def _store(self, run: list[tuple[Entry, PutEntry]]) -> None:
+        """Store puts, in one call as far as the segment reaches."""
+        while run:
+            if self._writer is None:
+                await self._ensure(run[0][0].time_us)
+            assert self._writer is not None
+            batches = [
+                AgreedBatch(entry.place, entry.time_us, put.messages, put.put_id)
+                for entry, put in run
+            ]
+            done: Applied = await self.call(self._writer, Apply(batches), timeout_s=None)
+            for (entry, put), outcome in zip(run, done.outcomes, strict=False):
+                self._place = entry.place
+                if put.origin == self._parts.origin:
+                    self._carry_out(self._puts.applied(put.number, outcome))
+            self._applied_count += len(done.outcomes)
+            run = run[len(done.outcomes) :]
+            if done.is_full:
+                request = BeginSegment(self._parts.topic)
+                begun: CopyWriter = await self.call(REGISTRY, request, timeout_s=None)
+                self._writer = begun.ref
+
+    async def _trim(self, entry: Entry, trim: TrimEntry) -> None:
+        request = TrimCopy(self._parts.topic, trim.pointer)
+        gone = await self.call(REGISTRY, request, timeout_s=None)
+        self._place = entry.place
+        # The segment that was written to may have gone, and got a successor.
+        await self._ensure(None)
+        if trim.origin == self._parts.origin:
+            self._trims.pop(trim.number, None)
+            self._carry_out(self._puts.applied(trim.number, gone))
+
+    def _describe(self) -> dict[str, Any]:
+        return {
+            "state": self._state.value,
+            "why": self._why,
+            "place": self._place,
+            "waiting": len(self._puts),
+            "applied": self._applied_count,
+            "stream": self._parts.stream,
+        }
+
+
+_TICK = object()
+_RETRY = object()
+
+
+def _post(slot: Mailslot, number: int, outcome: Stored | NotStored) -> None:
+    slot.post(_Told(number, outcome))
