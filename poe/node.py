@@ -232,6 +232,8 @@ class Node:
         return log_spec(
             LogParts(
                 engine,
+                engine.name,
+                self.config.dir,
                 self._routes,
                 self._clock,
                 store.check_sizes,

@@ -101,6 +101,7 @@ from poe.errors.kafka import (
 from poe.errors.log import (
     CatalogChangedMeanwhile,
     CopyIsBehind,
+    CopyNotFetched,
     LogEngineMissing,
     LogEngineUnfit,
     NoLogEngine,
@@ -212,6 +213,7 @@ __all__ = [
     "ConsumerClosed",
     "ConsumerError",
     "CopyIsBehind",
+    "CopyNotFetched",
     "CorruptGroup",
     "CorruptIdentity",
     "CorruptRecord",

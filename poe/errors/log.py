@@ -120,3 +120,18 @@ class PutUnconfirmed(ClusterError):
             f"a put onto topic {topic} was not confirmed by a majority in {waited_s:.0f} s; it may "
             "be stored: put again only what has an id, which is then stored once"
         )
+
+
+class CopyNotFetched(ClusterError):
+    """A node's copy of a replicated topic lacks messages, and no other node has given them."""
+
+    code = 689
+    retriable = True
+
+    def __init__(self, topic: bytes, why: str) -> None:
+        self.topic = topic
+        self.why = why
+        super().__init__(
+            f"the copy of replicated topic {shown(topic)} is not whole, and is not fetched: {why}; "
+            "it is tried again"
+        )

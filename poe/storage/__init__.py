@@ -22,7 +22,7 @@ from poe.storage.archive import (
 )
 from poe.storage.clock import Clock, SystemClock
 from poe.storage.files import Files, FileSlice, FolderEntry, IndexedSlice, Mode, OpenFile
-from poe.storage.formats.receipt_file import PutKey
+from poe.storage.formats.receipt_file import PLACE_UNKNOWN, PutKey
 from poe.storage.formats.record import Messages, RecordBatch, decode_entry, decode_records
 from poe.storage.formats.store_meta import Event, read_store_id
 from poe.storage.real_files import RealFiles
@@ -50,6 +50,7 @@ from poe.storage.store.topic_descriptions import TopicDescriptions
 from poe.storage.store.unlock import foreign_locks, unlock_segments
 
 __all__ = [
+    "PLACE_UNKNOWN",
     "POINTER_MAX",
     "PRODUCER_BYTES",
     "Archive",

@@ -151,10 +151,15 @@ class SimulatedEngine:
 
     def __init__(self, log: SimulatedLog, name: str) -> None:
         self._log = log
-        self.name = name
+        self._name = name
         self._hear: Callable[[EngineEvent], None] | None = None
         self._followed: dict[str, tuple[int, int]] = {}
         self._seen_revision = 0
+
+    @property
+    def name(self) -> str:
+        """Name of its node."""
+        return self._name
 
     def open(self, hear: Callable[[EngineEvent], None]) -> None:
         """Begin."""

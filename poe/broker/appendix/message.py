@@ -58,6 +58,27 @@ class Apply:
     batches: Sequence[AgreedBatch]
 
 
+@dataclass(slots=True)
+class AppendRecords:
+    """Store records of another copy as they are; answers the pointer of the last one."""
+
+    entries: bytes
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SetPlace:
+    """Note up to which place a copy goes that was fetched, and is durable; answers None."""
+
+    place: int
+    puts: tuple[tuple[PutKey, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FindLivePuts:
+    """Answer the puts of producers that a new segment would be told of, with their pointers."""
+
+
 @dataclass(frozen=True, slots=True)
 class FindPlace:
     """Answer up to which place of its stream a segment of a replicated topic goes; 0: unknown."""

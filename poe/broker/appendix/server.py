@@ -19,11 +19,13 @@ from poe.broker.appendix.group_sync import GroupSync, SyncAlarm
 from poe.broker.appendix.message import (
     MOVED,
     AgreedBatch,
+    AppendRecords,
     Applied,
     Apply,
     CheckLimits,
     Describe,
     FindLastPut,
+    FindLivePuts,
     FindPlace,
     FindProducers,
     Finish,
@@ -38,6 +40,7 @@ from poe.broker.appendix.message import (
     ReleaseWaiting,
     Seal,
     SegmentInfo,
+    SetPlace,
     Span,
     Sync,
     Touched,
@@ -481,14 +484,30 @@ class AppendixServer(GenServer):
                 answer = self._finish(caller)
             case Configure():
                 answer = self._configure(request)
-            case Apply() | FindPlace():
+            case Apply() | FindPlace() | FindLivePuts() | AppendRecords() | SetPlace():
                 answer = self._serve_replica(request)
             case _:
                 answer = super().handle_call(request, caller)
         return answer
 
-    def _serve_replica(self, request: Apply | FindPlace) -> Any:  # noqa: ANN401 - each answers
-        return self._apply(request.batches) if type(request) is Apply else self._segment.place()
+    def _serve_replica(self, request: Any) -> Any:  # noqa: ANN401 - each answers
+        """Serve what the replica of a copy asks for."""
+        segment = self._segment
+        match request:
+            case Apply(batches):
+                return self._apply(batches)
+            case FindPlace():
+                return segment.place()
+            case FindLivePuts():
+                return segment.live_puts(segment.last_pointer)
+            case AppendRecords(entries, data):
+                if self._space.is_refusing:
+                    self._space.check(segment.path, self.monotonic_s())
+                pointer = segment.append_records(entries, data)
+                self._note_applied()
+                return pointer
+            case SetPlace(place, puts):
+                return segment.set_place(place, puts)
 
     def _look_up(self, request: GetRange | Ordinal | PointerAt) -> Any:  # noqa: ANN401 - each answers
         match request:

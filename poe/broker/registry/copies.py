@@ -71,8 +71,8 @@ class Copies:
         if topic in self._store.topics and self._routes.get(topic) is None:
             await self._opening.open(topic)
         match request:
-            case EnsureCopy(_, first_us):
-                return await self._ensure(topic, first_us)
+            case EnsureCopy(_, first_us, base):
+                return await self._ensure(topic, first_us, base)
             case BeginSegment():
                 await self._begin_segment(topic)
                 return self._writer(topic)
@@ -83,12 +83,12 @@ class Copies:
                     await self._servers.delete(topic, self._routes)
         return None
 
-    async def _ensure(self, topic: bytes, first_us: int | None) -> CopyWriter | None:
+    async def _ensure(self, topic: bytes, first_us: int | None, base: int) -> CopyWriter | None:
         """Return the writer of a copy; one that was found on disk takes messages again."""
         if topic not in self._routes:
             if first_us is None:
                 return None
-            await self._add(topic, None, first_us, 0)
+            await self._add(topic, None, first_us, base)
         writer = self._routes[topic].writer
         if not self._servers.owned[writer][1].is_writer:
             await self._registry.call(writer, Unseal(), timeout_s=None)
@@ -97,7 +97,8 @@ class Copies:
     def _writer(self, topic: bytes) -> CopyWriter:
         writer = self._routes[topic].writer
         count = sum(each.count for each in self._store.topics[topic])
-        return CopyWriter(writer, self._servers.owned[writer][1].last_pointer, count)
+        segment = self._servers.owned[writer][1]
+        return CopyWriter(writer, segment.last_pointer, count, segment.timestamp, segment.count)
 
     async def _add(self, topic: bytes, bound: int | None, first_us: int, base: int) -> None:
         segment = self._store.create_segment(topic, first_us, agreed_base=base)

@@ -24,6 +24,8 @@ class EnsureCopy:
 
     topic: bytes
     first_us: int | None = None
+    base: int = 0
+    """Ordinal of the first message of such a segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,12 @@ class CopyWriter:
     """Of its last message; one less than its first can have where there is none."""
     count: int
     """Messages in all of its segments."""
+
+    timestamp: int
+    """What names the segment that is written to."""
+
+    segment_count: int
+    """Messages in that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ A node without an engine for it has none of them: `RoutingTable.replicas` is Non
 To the registry of replicated topics, by its name `LOGS`:
 
     CreateLog, AlterLog, DeleteLog      answer as the topic registry does, once a majority agrees
-    TrimLog, DescribeLogs
+    TrimLog, DescribeLogs, VerifyLogs
 
 The replica of a partition, whose address is in `RoutingTable.replicas`, takes a `Put` as an
 appendix server does.
@@ -75,3 +75,15 @@ class TrimLog:
 @dataclass(frozen=True, slots=True)
 class DescribeLogs:
     """Answers a map: how the engine is, and each partition here."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyLogs:
+    """Compare copies with those of other nodes; answers, by partition, a row for each node.
+
+    Raises:
+        UnknownTopic: there is none of that name.
+    """
+
+    topic: bytes | None = None
+    """None: all."""

@@ -125,6 +125,11 @@ class LogEngine(Protocol):
     exactly once. Streams are named by 1 to 200 of `A-Z a-z 0-9 _ -`.
     """
 
+    @property
+    def name(self) -> str:
+        """Name of this node, as the engines of the others know it."""
+        ...
+
     def open(self, hear: Callable[[EngineEvent], None]) -> None:
         """Begin to reach the engine; until `Connected` was heard, everything fails or waits.
 

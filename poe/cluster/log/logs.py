@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from poe.actors import ActorRef, Call, Error, GenServer, Mailslot
@@ -18,7 +19,14 @@ from poe.broker.appendix.server import REGISTRY
 from poe.broker.registry.copy_messages import InstallTopic
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.registry.topic_registry import Delete
-from poe.broker.requests.log_messages import AlterLog, CreateLog, DeleteLog, DescribeLogs, TrimLog
+from poe.broker.requests.log_messages import (
+    AlterLog,
+    CreateLog,
+    DeleteLog,
+    DescribeLogs,
+    TrimLog,
+    VerifyLogs,
+)
 from poe.cluster.log.engine import (
     CatalogChanged,
     Connected,
@@ -33,8 +41,16 @@ from poe.cluster.log.engine import (
 )
 from poe.cluster.log.engine_door import Ask, EngineDoor
 from poe.cluster.log.entry import ORIGIN_BYTES
+from poe.cluster.log.peer_frames import decode_question, encode_error
 from poe.cluster.log.record import LogRecord, key_of
-from poe.cluster.log.replica import DescribeReplica, ReplicaParts, StreamSlots, TrimNow
+from poe.cluster.log.replica import (
+    DescribeReplica,
+    PeerQuestion,
+    ReplicaParts,
+    StreamSlots,
+    TrimNow,
+    VerifyCopy,
+)
 from poe.errors import (
     ActorDead,
     NoQuorum,
@@ -64,6 +80,10 @@ class LogParts:
     """What the log of a node works with."""
 
     engine: LogEngine
+    me: str
+    """Name of this node, as the engine knows it."""
+    folder: Path
+    """That of the node."""
     routes: RoutingTable
     clock: Clock
     check_sizes: Callable[[Messages], None]
@@ -87,7 +107,9 @@ class Logs(GenServer):
         self._engine = parts.engine
         self._slot = Mailslot(self)
         self._slots = StreamSlots()
-        self._door = await self.start_link(EngineDoor)
+        door = await self.start_link(EngineDoor)
+        assert door is not None
+        self._door = door
         self._records: dict[str, LogRecord] = {}
         self._revisions: dict[str, int] = {}
         self._refs: dict[bytes, ActorRef] = {}
@@ -137,6 +159,8 @@ class Logs(GenServer):
                     answer = await self._trim(topic, pointer)
                 case DescribeLogs():
                     answer = await self._describe()
+                case VerifyLogs(topic):
+                    answer = await self._verify(topic)
                 case _:
                     answer = super().handle_call(request, caller)
         except PoeError as error:
@@ -155,8 +179,8 @@ class Logs(GenServer):
                 if self._connected:
                     logger.warning("the engine of the replicated log is not reached: %s", why)
                 self._connected, self._why = "", why
-            case PeerAsked(_, answer):
-                answer(b"")
+            case PeerAsked(payload, answer):
+                self._pass_on(payload, answer)
             case ActorDown():
                 self._ended(message.ref, message.reason)
             case RestartDue(bytes(topic)):
@@ -164,6 +188,22 @@ class Logs(GenServer):
                     await self._start(topic)
             case _:
                 super().handle_info(message)
+
+    def _pass_on(self, payload: bytes, answer: Callable[[bytes], None]) -> None:
+        """Have the replica of a stream answer what another node asks of it."""
+        try:
+            question = decode_question(payload)
+        except RemoteProtocolError as error:
+            answer(encode_error(str(error)))
+            return
+        topic = next(
+            (each for each, name in self._streams.items() if name == question.stream), None
+        )
+        ref = None if topic is None else self._refs.get(topic)
+        if ref is None:
+            answer(encode_error("this node has no replica of that partition"))
+        else:
+            self.cast(ref, PeerQuestion(question, answer))
 
     # ---- what clients ask -----------------------------------------------------------------------
 
@@ -249,7 +289,6 @@ class Logs(GenServer):
 
     async def _ask(self, begin: Callable[[Callable[[Any], None]], None]) -> Any:  # noqa: ANN401
         """Await what the engine is asked."""
-        assert self._door is not None
         return await self.call(self._door, Ask(begin), timeout_s=None)
 
     # ---- the catalog ----------------------------------------------------------------------------
@@ -324,11 +363,14 @@ class Logs(GenServer):
         parts = ReplicaParts(
             topic,
             stream,
+            self._parts.me,
             self._engine,
+            self._door,
             self._slots,
             self._parts.routes,
             os.urandom(ORIGIN_BYTES),
             self._parts.check_sizes,
+            self._parts.folder,
         )
         try:
             ref = await start_dynamic_child(self, REPLICA_SUP, parts)
@@ -351,6 +393,16 @@ class Logs(GenServer):
         del self._refs[topic]
         (self._parts.routes.replicas or {}).pop(topic, None)
         self._delays.begin(topic, _BACKOFF)
+
+    async def _verify(self, topic: bytes | None) -> dict[bytes, list[dict[str, Any]]]:
+        """Compare the copies of all partitions, or of those of one topic."""
+        parts = sorted(self._refs)
+        if topic is not None:
+            wanted = self._known(topic).description.partition_topics()
+            parts = [each for each in wanted if each in self._refs]
+        return {
+            each: await self.call(self._refs[each], VerifyCopy(), timeout_s=None) for each in parts
+        }
 
     async def _describe(self) -> dict[str, Any]:
         told = {}

@@ -15,10 +15,23 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Any, Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+from weakref import proxy
+
+from xxhash import xxh3_128
 
 from poe.actors import NO_REPLY, ActorRef, Call, Error, GenServer, Mailslot, Timer
-from poe.broker.appendix.message import AgreedBatch, Applied, Apply, FindPlace, Put
+from poe.broker.appendix.message import (
+    AgreedBatch,
+    Applied,
+    Apply,
+    FindLivePuts,
+    FindPlace,
+    GetRange,
+    Put,
+    SegmentInfo,
+)
 from poe.broker.appendix.server import REGISTRY
 from poe.broker.registry.copy_messages import (
     BeginSegment,
@@ -30,6 +43,7 @@ from poe.broker.registry.copy_messages import (
     TrimDue,
 )
 from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.requests.listing import describe_route
 from poe.cluster.log.engine import (
     ENTRY_MAX_BYTES,
     Entries,
@@ -40,10 +54,34 @@ from poe.cluster.log.engine import (
     NotStored,
     Stored,
 )
+from poe.cluster.log.engine_door import Ask
 from poe.cluster.log.entry import PutEntry, TrimEntry, decode_entry, encode_put, encode_trim
+from poe.cluster.log.fetching import Fetching, FetchParts
+from poe.cluster.log.peer_frames import (
+    READ_BYTES_MAX,
+    CopyDescription,
+    CopyHash,
+    CopyRecords,
+    CopySegment,
+    DescribeCopy,
+    HashCopy,
+    Question,
+    ReadCopy,
+    decode_hash,
+    encode_answer,
+    encode_error,
+)
 from poe.cluster.log.pending_puts import TRY_S, Answer, Effect, PendingPuts, Publish
-from poe.errors import ActorDead, PoeError, PutTooLarge, RemoteProtocolError, StorageError
-from poe.storage import Messages
+from poe.errors import (
+    ActorDead,
+    CopyIsBehind,
+    CopyNotFetched,
+    PoeError,
+    PutTooLarge,
+    RemoteProtocolError,
+    StorageError,
+)
+from poe.storage import PLACE_UNKNOWN, Messages
 from poe.topic_name import topic_text
 
 logger = logging.getLogger("poe.cluster")
@@ -54,6 +92,8 @@ _HEAD_BYTES: Final = 64
 PUT_MAX_BYTES: Final = ENTRY_MAX_BYTES - _HEAD_BYTES
 """The largest put onto a replicated topic, with 4 bytes for each message."""
 _TICK_S: Final = 0.02
+_READ_COUNT: Final = 1 << 20
+_HASHED_BYTES: Final = 1 << 20
 
 
 class State(Enum):
@@ -75,13 +115,18 @@ class ReplicaParts:
 
     topic: bytes
     stream: str
+    me: str
+    """Name of this node, as the engine knows it."""
     engine: LogEngine
+    door: ActorRef
     slots: StreamSlots
     routes: RoutingTable
     origin: bytes
     """Which life of which node this is."""
     check_sizes: Callable[[Messages], None]
     """Refuses messages that this node takes from nobody."""
+    folder: Path
+    """That of the node."""
 
 
 class TrimNow(NamedTuple):
@@ -92,6 +137,17 @@ class TrimNow(NamedTuple):
 
 class DescribeReplica(NamedTuple):
     """Asked of a replica: answers a map of how it is."""
+
+
+class PeerQuestion(NamedTuple):
+    """Cast to a replica: what another node asks of it."""
+
+    question: Question
+    answer: Callable[[bytes], None]
+
+
+class VerifyCopy(NamedTuple):
+    """Asked of a replica: compare its copy with those of the others; answers rows by node."""
 
 
 class _Told(NamedTuple):
@@ -115,6 +171,10 @@ class Replica(GenServer):
         self._follow_id = 0
         self._tick: Timer | None = None
         self._applied_count = 0
+        fetch = FetchParts(
+            parts.topic, parts.stream, parts.me, parts.engine, parts.door, parts.routes
+        )
+        self._fetching = Fetching(cast("GenServer", proxy(self)), fetch)
         parts.slots[parts.stream] = self._slot
         await self._begin()
 
@@ -145,6 +205,8 @@ class Replica(GenServer):
                 return NO_REPLY
             case DescribeReplica():
                 return self._describe()
+            case VerifyCopy():
+                return self._verify()
         return super().handle_call(request, caller)
 
     async def handle_cast(self, message: Any) -> None:  # noqa: ANN401
@@ -157,6 +219,8 @@ class Replica(GenServer):
                 self._carry_out([self._puts.add(number, payload, None, self.monotonic_s())])
             case CopyFailed(why):
                 await self._make_anew(why)
+            case PeerQuestion(question, answer):
+                await self._answer(question, answer)
             case _:
                 super().handle_cast(message)
 
@@ -184,7 +248,7 @@ class Replica(GenServer):
             case Entries(_, _, entries):
                 await self._take(entries)
             case Forgotten(_, _, first_place):
-                self._fetch(first_place)
+                await self._fetch(first_place)
             case Lost():
                 self._be(State.CUT_OFF, "its stream is not there")
 
@@ -235,8 +299,8 @@ class Replica(GenServer):
             place = 0
             if found is not None:
                 place = await self.call(found.ref, FindPlace(), timeout_s=None)
-                if not place and found.count:
-                    await self._make_anew("nothing tells where in the stream its messages are")
+                if (not place and found.count) or place == PLACE_UNKNOWN:
+                    await self._fetch(1)
                     return
         except PoeError as error:
             self._stall(error)
@@ -286,9 +350,121 @@ class Replica(GenServer):
     def _be(self, state: State, why: str) -> None:
         self._state, self._why = state, why
 
-    def _fetch(self, first_place: int) -> None:
+    async def _fetch(self, first_place: int) -> None:
+        """Have another node give what the stream does not, then follow it."""
         self._stop_following()
-        self._be(State.FETCHING, f"the stream begins at {first_place}")
+        self._be(State.FETCHING, f"the stream is to be followed from {first_place} on")
+        events, topic = self._parts.routes.events, topic_text(self._parts.topic)
+        logger.warning("the copy of topic %s is fetched from another node", topic)
+        began_s = self.monotonic_s()
+        try:
+            self._place = await self._fetching.fetch(first_place - 1)
+        except CopyNotFetched as error:
+            if await self._can_begin_anew():
+                await self._make_anew("no other node has more of it")
+            else:
+                self._stall(error)
+            return
+        except PoeError as error:
+            self._stall(error)
+            return
+        events.add(
+            "copy_fetched", child=topic, ref=str(self.ref), away_s=self.monotonic_s() - began_s
+        )
+        found = await self._ensure(None)
+        self._writer = None if found is None else found.ref
+        self._follow()
+
+    async def _can_begin_anew(self) -> bool:
+        """Return whether the stream remembers all that there ever was."""
+        look = partial(self._parts.engine.stream_state, self._parts.stream, TRY_S)
+        try:
+            state = await self.call(self._parts.door, Ask(look), timeout_s=None)
+        except PoeError:
+            return False
+        return bool(state.first_place <= 1)
+
+    # ---- other nodes ----------------------------------------------------------------------------
+
+    async def _answer(self, question: Question, answer: Callable[[bytes], None]) -> None:
+        """Tell another node of this copy, or why not."""
+        try:
+            answer(encode_answer(await self._tell(question)))
+        except PoeError as error:
+            answer(encode_error(str(error)))
+
+    async def _tell(self, question: Question) -> CopyDescription | CopyRecords | CopyHash:
+        match question:
+            case DescribeCopy():
+                return await self._describe_copy()
+            case ReadCopy(_, after, last):
+                return await self._read(after, last)
+            case HashCopy(_, timestamp, size_bytes):
+                return await self._hash(timestamp, size_bytes)
+
+    async def _describe_copy(self) -> CopyDescription:
+        if self._state is State.FETCHING or (self._place == 0 and self._writer is not None):
+            raise CopyIsBehind(self._parts.topic)
+        route = self._parts.routes.get(self._parts.topic)
+        if route is None:
+            return CopyDescription(self._place, (), ())
+        rows = await describe_route(self, route)
+        segments = tuple(_segment(info) for _, info in rows)
+        puts = await self.call(route.writer, FindLivePuts(), timeout_s=None)
+        return CopyDescription(self._place, segments, tuple(puts))
+
+    async def _read(self, after: int, last: int) -> CopyRecords:
+        route = self._parts.routes.get(self._parts.topic)
+        if route is None:
+            return CopyRecords(b"", b"")
+        request = GetRange(after, last, _READ_COUNT, READ_BYTES_MAX)
+        found = await self.call(route.reader(after), request, timeout_s=None)
+        if found is None:
+            return CopyRecords(b"", b"")
+        return CopyRecords(found.entries, found.records.read())
+
+    async def _hash(self, timestamp: int, size_bytes: int) -> CopyHash:
+        route = self._parts.routes.get(self._parts.topic)
+        rows = [] if route is None else await describe_route(self, route)
+        for _, info in rows:
+            if _segment(info).timestamp == timestamp and info.size_bytes >= size_bytes:
+                path = self._parts.folder / (info.path + "_data")
+                return CopyHash(await self.run_blocking(_hash_file, path, size_bytes))
+        return CopyHash(b"")
+
+    async def _verify(self) -> list[dict[str, Any]]:
+        """Compare this copy with those of the other nodes, as far as each pair has both."""
+        own = await self._describe_copy()
+        rows = []
+        for node, copy in (await self._fetching.describe_all()).items():
+            row: dict[str, Any] = {"node": node, "segments": 0, "messages": 0, "differing": []}
+            rows.append(row)
+            if isinstance(copy, str):
+                row["error"] = copy
+                continue
+            row["behind"] = own.place - copy.place
+            theirs = {each.timestamp: each for each in copy.segments}
+            for segment in own.segments:
+                other = theirs.get(segment.timestamp)
+                if other is not None:
+                    await self._compare(node, segment, other, row)
+        return rows
+
+    async def _compare(
+        self, node: str, own: CopySegment, other: CopySegment, row: dict[str, Any]
+    ) -> None:
+        size_bytes = min(own.size_bytes, other.size_bytes)
+        here = await self._hash(own.timestamp, size_bytes)
+        question = HashCopy(self._parts.stream, own.timestamp, size_bytes)
+        try:
+            there = decode_hash(await self._fetching.ask_node(node, question))
+        except PoeError as error:
+            row["error"] = str(error)
+            return
+        row["segments"] += 1
+        row["messages"] += min(own.messages, other.messages)
+        if here != there or not here.digest:
+            row["differing"].append(own.timestamp)
 
     # ---- what nodes have agreed on --------------------------------------------------------------
 
@@ -359,6 +535,26 @@ class Replica(GenServer):
 
 _TICK = object()
 _RETRY = object()
+
+
+def _segment(info: SegmentInfo) -> CopySegment:
+    timestamp = int(info.path.rpartition("/")[2])
+    last_pointer = info.pointer_high or timestamp - 1
+    return CopySegment(timestamp, info.base or 0, info.count, info.size_bytes, last_pointer)
+
+
+def _hash_file(path: Path, size_bytes: int) -> bytes:
+    """Return what the first bytes of a file hash to; nothing of one that is shorter."""
+    digest = xxh3_128()
+    with path.open("rb") as file:
+        left = size_bytes
+        while left:
+            chunk = file.read(min(left, _HASHED_BYTES))
+            if not chunk:
+                return b""
+            digest.update(chunk)
+            left -= len(chunk)
+    return digest.digest()
 
 
 def _post(slot: Mailslot, number: int, outcome: Stored | NotStored) -> None:

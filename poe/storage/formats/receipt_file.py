@@ -80,6 +80,8 @@ RECEIPTS = ChainedEntries(struct.Struct(">16sIIIIQQQQ"), Receipt._make, is_chain
 FoundReceipt: TypeAlias = Found[Receipt]
 
 
+PLACE_UNKNOWN: Final = 2**64 - 1
+"""Place of a copy that is being fetched from another node: its data goes further than is told."""
 _NO_PUT: Final = (bytes(16), 0, 0)
 
 

@@ -8,7 +8,7 @@ hibernates is a few numbers.
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import Final, Self
 
@@ -23,9 +23,9 @@ from poe.errors import (
     StorageFull,
     TopicDamaged,
 )
-from poe.record import ENTRY_BYTES, POINTER_MAX
+from poe.record import ENTRY_BYTES, POINTER_MAX, are_sound, decode_entries
 from poe.storage.files import Files, FileSlice, IndexedSlice
-from poe.storage.formats.receipt_file import PutKey, Receipt
+from poe.storage.formats.receipt_file import PutKey, Receipt, earlier_place, earlier_receipt
 from poe.storage.formats.record import (
     OFFSET_MAX,
     Messages,
@@ -356,6 +356,68 @@ class Segment:
         if end >= sums.cut_at:
             sums.cut(end, self.count, last_pointer)
         return last_pointer
+
+    def append_records(self, entries: bytes, data: bytes) -> int:
+        """Store records of another copy of the topic, with the pointers that they have there.
+
+        Return the pointer of the last one. Nothing tells their place until `set_place`.
+
+        Args:
+            entries: of an index, one for each record.
+            data: the records.
+
+        Raises:
+            CorruptRecord: they do not go together, or not behind what is here; nothing is stored.
+            SegmentSealed, StorageFull, WriteFailed, ReadFailed: as `append`.
+        """
+        if self.role is _READER:
+            raise SegmentSealed(self.path)
+        pointers, offsets = decode_entries(entries)
+        count = len(pointers)
+        starts = np.append(offsets - offsets[:1], np.uint64(len(data))).astype(np.int64)
+        is_behind = count > 0 and int(pointers[0]) > self.last_pointer
+        if not is_behind or not are_sound(pointers, starts, memoryview(data)).all():
+            raise CorruptRecord(self.path + "_data", self.size_bytes)
+        writer = self._writer or self._wake_writer()
+        offset = self.size_bytes
+        if offset + len(data) > OFFSET_MAX:
+            raise StorageFull(self.path + "_data", "it would exceed 2^40 - 1 bytes")
+        self.flush()
+        try:
+            writer.append(data, count)
+        except (OSError, StorageError) as error:
+            self._refuse(writer, error, None)
+        writer.sums.update(data)
+        writer.index.add(
+            encode_entries(pointers, starts[:-1].astype(np.uint64) + np.uint64(offset))
+        )
+        self.pointer_low = int(pointers[0]) if self.pointer_low is None else self.pointer_low
+        self.last_pointer = int(pointers[-1])
+        self.count += count
+        self.size_bytes = offset + len(data)
+        writer.sums.cut(self.size_bytes, self.count, self.last_pointer)
+        return self.last_pointer
+
+    def set_place(self, place: int, puts: Iterable[tuple[PutKey, int]] = ()) -> None:
+        """Note up to which place of its stream it goes, and what is known of producers.
+
+        All of its data must be durable. What it knew before is forgotten. With `PLACE_UNKNOWN`, who
+        finds it so is told that its data goes on behind what receipts tell.
+
+        Raises:
+            StorageFull, WriteFailed: it is as it was.
+        """
+        earlier = [earlier_receipt(put, pointer) for put, pointer in puts]
+        earlier.append(earlier_place(place, self.last_pointer))
+        self.receipts = self._files.make_receipts(earlier, self.size_bytes)
+
+    def live_puts(self, now_us: int) -> list[tuple[PutKey, int]]:
+        """Return the puts of producers that a new segment would be told of, and their pointers.
+
+        Raises:
+            ReadFailed: the receipts cannot be read.
+        """
+        return [] if self.receipts is None else self.receipts.live(now_us)
 
     def _write_receipt(
         self, put: PutKey | None, pointer: int, end: int, data: bytes | memoryview, place: int

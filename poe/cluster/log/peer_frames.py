@@ -1,0 +1,193 @@
+"""What a replica asks of the same partition's replica at another node, as bytes; pure.
+
+Layout of a question: msgpack [version: 1, stream, operation, arguments …]; of an answer: msgpack
+[version: 1, error or "", fields …]. The entries and records of a segment travel as they lie in it.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
+
+from poe.errors import RemoteProtocolError
+from poe.storage import PutKey
+
+READ_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of records in one answer, unless one alone is larger."""
+_VERSION: Final = 1
+
+
+class DescribeCopy(NamedTuple):
+    """Say what the copy holds; answered by `CopyDescription`."""
+
+    stream: str
+
+
+class ReadCopy(NamedTuple):
+    """Send records behind `after` up to `last`; answered by `CopyRecords`."""
+
+    stream: str
+    after: int
+    last: int
+
+
+class HashCopy(NamedTuple):
+    """Say what the first bytes of a segment hash to; answered by `CopyHash`."""
+
+    stream: str
+    timestamp: int
+    size_bytes: int
+
+
+Question = DescribeCopy | ReadCopy | HashCopy
+_OPERATIONS: Final = {"describe": (DescribeCopy, 1), "read": (ReadCopy, 3), "hash": (HashCopy, 3)}
+"""Which question each is, and how many fields it has."""
+_NAMES: Final = {kind: name for name, (kind, _) in _OPERATIONS.items()}
+
+
+class CopySegment(NamedTuple):
+    """A segment of a copy."""
+
+    timestamp: int
+    base: int
+    messages: int
+    size_bytes: int
+    last_pointer: int
+    """Of its last message; of one without, less than any."""
+
+
+class CopyDescription(NamedTuple):
+    """What a copy holds, all at one moment."""
+
+    place: int
+    """Up to which of its stream."""
+
+    segments: tuple[CopySegment, ...]
+    puts: tuple[tuple[PutKey, int], ...]
+    """What is known of producers, and the pointers of their puts."""
+
+
+class CopyRecords(NamedTuple):
+    """Records of a copy."""
+
+    entries: bytes
+    data: bytes
+
+
+class CopyHash(NamedTuple):
+    """What the bytes of a segment hash to; empty where it has not got so many."""
+
+    digest: bytes
+
+
+Answer = CopyDescription | CopyRecords | CopyHash
+
+
+def encode_question(question: Question) -> bytes:
+    """Encode a question."""
+    packed: bytes = msgpack.packb([_VERSION, _NAMES[type(question)], *question])
+    return packed
+
+
+def decode_question(payload: bytes) -> Question:
+    """Decode a question.
+
+    Raises:
+        RemoteProtocolError: it is none.
+    """
+    fields = _unpack(payload, "question of a replica")
+    operation = fields[0] if fields and isinstance(fields[0], str) else ""
+    kind, count = _OPERATIONS.get(operation, (None, 0))
+    if kind is None or len(fields) - 1 != count:
+        msg = f"question {fields[:1]!r} of a replica is not known"
+        raise RemoteProtocolError(msg)
+    stream, *numbers = fields[1:]
+    if not isinstance(stream, str) or not all(_is_number(each) for each in numbers):
+        msg = f"question {fields[0]!r} of a replica has wrong arguments"
+        raise RemoteProtocolError(msg)
+    question: Question = kind(stream, *numbers)
+    return question
+
+
+def encode_answer(answer: Answer) -> bytes:
+    """Encode an answer."""
+    packed: bytes = msgpack.packb([_VERSION, "", *answer])
+    return packed
+
+
+def encode_error(why: str) -> bytes:
+    """Encode that a question cannot be answered."""
+    packed: bytes = msgpack.packb([_VERSION, why])
+    return packed
+
+
+def decode_description(payload: bytes) -> CopyDescription:
+    """Decode the answer to `DescribeCopy`.
+
+    Raises:
+        RemoteProtocolError: it is none, or says why there is none.
+    """
+    place, segments, puts = _answer(payload, 3)
+    try:
+        told = tuple(CopySegment(*each) for each in segments)
+        known = tuple(((producer, epoch, number), at) for (producer, epoch, number), at in puts)
+    except (TypeError, ValueError) as error:
+        msg = f"description of a copy: {error}"
+        raise RemoteProtocolError(msg) from error
+    numbers = [place, *(number for each in told for number in each)]
+    numbers += [number for (_, *others), at in known for number in (*others, at)]
+    if not all(map(_is_number, numbers)) or not all(isinstance(key[0], bytes) for key, _ in known):
+        msg = "description of a copy has wrong fields"
+        raise RemoteProtocolError(msg)
+    return CopyDescription(place, told, known)
+
+
+def decode_records(payload: bytes) -> CopyRecords:
+    """Decode the answer to `ReadCopy`.
+
+    Raises:
+        RemoteProtocolError: as `decode_description`.
+    """
+    entries, data = _answer(payload, 2)
+    if not isinstance(entries, bytes) or not isinstance(data, bytes):
+        msg = "records of a copy are no bytes"
+        raise RemoteProtocolError(msg)
+    return CopyRecords(entries, data)
+
+
+def decode_hash(payload: bytes) -> CopyHash:
+    """Decode the answer to `HashCopy`.
+
+    Raises:
+        RemoteProtocolError: as `decode_description`.
+    """
+    (digest,) = _answer(payload, 1)
+    if not isinstance(digest, bytes):
+        msg = "hash of a copy is no bytes"
+        raise RemoteProtocolError(msg)
+    return CopyHash(digest)
+
+
+def _answer(payload: bytes, count: int) -> list[Any]:
+    why, *fields = _unpack(payload, "answer of a replica") or ["it is empty"]
+    if why:
+        raise RemoteProtocolError(str(why))
+    if len(fields) != count:
+        msg = f"answer of a replica has {len(fields)} fields, not {count}"
+        raise RemoteProtocolError(msg)
+    return fields
+
+
+def _unpack(payload: bytes, what: str) -> list[Any]:
+    try:
+        fields = msgpack.unpackb(payload)
+    except (ValueError, msgpack.UnpackException) as error:
+        msg = f"{what} of {len(payload)} bytes: {error}"
+        raise RemoteProtocolError(msg) from error
+    if not isinstance(fields, list) or not fields or fields[0] != _VERSION:
+        msg = f"{what} of {len(payload)} bytes is of no version that is known here"
+        raise RemoteProtocolError(msg)
+    return fields[1:]
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int and 0 <= value < 2**64
