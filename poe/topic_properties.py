@@ -163,13 +163,16 @@ class TopicDescription:
 
         Raises:
             OptionError: a property that there is not, or a value that is not allowed.
-            PropertyFixed: fewer partitions, another envelope, or another number of replicas.
+            PropertyFixed: fewer partitions, another envelope, another number of replicas, or of a
+                replicated topic other limits of segments.
         """
         old = self.properties
         new = TopicProperties.from_map({**old.as_map(), **changes})
         if new.partitions < old.partitions:
             raise PropertyFixed(self.name, "partitions", old.partitions, new.partitions)
-        for name in ("envelope", "replicas"):
+        # Nodes that agree on a topic begin its segments at the same messages, by the same limits.
+        limits = ("count_limit", "size_limit") if old.is_replicated else ()
+        for name in ("envelope", "replicas", *limits):
             if getattr(new, name) != getattr(old, name):
                 raise PropertyFixed(self.name, name, getattr(old, name), getattr(new, name))
         return self if new == old else replace(self, version=self.version + 1, properties=new)

@@ -53,8 +53,8 @@ def topic_application() -> typer.Typer:
         help="Make, change, describe and delete topics.", no_args_is_help=True, add_completion=False
     )
     application.command("create")(asks_server(_with_properties(create, set())))
-    application.command("alter")(asks_server(_with_properties(alter, {"envelope"})))
-    application.command("adopt")(asks_server(_with_properties(adopt, set())))
+    application.command("alter")(asks_server(_with_properties(alter, {"envelope", "replicas"})))
+    application.command("adopt")(asks_server(_with_properties(adopt, {"replicas"})))
     application.command("describe")(describe)
     application.command("list")(list_topics)
     application.command("delete")(delete)

@@ -117,7 +117,7 @@ class PutUnconfirmed(ClusterError):
         self.topic = topic
         self.waited_s = waited_s
         super().__init__(
-            f"a put onto topic {topic} was not confirmed by a majority in {waited_s:.0f} s; it may "
+            f"a put onto topic {topic} was not confirmed by a majority in {waited_s} s; it may "
             "be stored: put again only what has an id, which is then stored once"
         )
 

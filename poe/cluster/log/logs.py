@@ -5,6 +5,7 @@ the topic described, and starts a replica for each of its partitions. A replica 
 anew.
 """
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable
@@ -41,7 +42,15 @@ from poe.cluster.log.engine import (
 )
 from poe.cluster.log.engine_door import Ask, EngineDoor
 from poe.cluster.log.entry import ORIGIN_BYTES
-from poe.cluster.log.peer_frames import decode_question, encode_error
+from poe.cluster.log.peer_frames import (
+    Known,
+    KnowsRecord,
+    decode_known,
+    decode_question,
+    encode_answer,
+    encode_error,
+    encode_question,
+)
 from poe.cluster.log.record import LogRecord, key_of
 from poe.cluster.log.replica import (
     DescribeReplica,
@@ -72,6 +81,9 @@ logger = logging.getLogger("poe.cluster")
 REPLICA_SUP: Final = "replica_sup"
 LOOK_S: Final = 5.0
 """What a look at the engine may take, and the making of a stream."""
+KNOWN_S: Final = 2.0
+"""How long a topic that is made waits for the other nodes to have it."""
+_KNOWN_PAUSE_S: Final = 0.02
 _BACKOFF: Final = Backoff(first_s=0.05, max_s=5.0, reset_after_s=60.0)
 
 
@@ -112,6 +124,8 @@ class Logs(GenServer):
         self._door = door
         self._records: dict[str, LogRecord] = {}
         self._revisions: dict[str, int] = {}
+        self._done: dict[str, int] = {}
+        """Up to which revision of each key this node has done what the catalog says."""
         self._refs: dict[bytes, ActorRef] = {}
         self._topics: dict[ActorRef, bytes] = {}
         self._streams: dict[bytes, str] = {}
@@ -139,6 +153,8 @@ class Logs(GenServer):
             slot = self._slots.get(event.stream)
             if slot is not None:
                 slot.post(event)
+        elif isinstance(event, PeerAsked):
+            self._take_question(event)
         else:
             self._slot.post(event)
 
@@ -179,8 +195,6 @@ class Logs(GenServer):
                 if self._connected:
                     logger.warning("the engine of the replicated log is not reached: %s", why)
                 self._connected, self._why = "", why
-            case PeerAsked(payload, answer):
-                self._pass_on(payload, answer)
             case ActorDown():
                 self._ended(message.ref, message.reason)
             case RestartDue(bytes(topic)):
@@ -189,21 +203,25 @@ class Logs(GenServer):
             case _:
                 super().handle_info(message)
 
-    def _pass_on(self, payload: bytes, answer: Callable[[bytes], None]) -> None:
-        """Have the replica of a stream answer what another node asks of it."""
+    def _take_question(self, asked: PeerAsked) -> None:
+        """Answer another node, or have a replica do so; in any thread.
+
+        Not in this actor's turn: two nodes that make topics at once would wait for each other.
+        """
         try:
-            question = decode_question(payload)
+            question = decode_question(asked.payload)
         except RemoteProtocolError as error:
-            answer(encode_error(str(error)))
+            asked.answer(encode_error(str(error)))
             return
-        topic = next(
-            (each for each, name in self._streams.items() if name == question.stream), None
-        )
-        ref = None if topic is None else self._refs.get(topic)
-        if ref is None:
-            answer(encode_error("this node has no replica of that partition"))
+        if isinstance(question, KnowsRecord):
+            is_done = self._done.get(question.key, 0) >= question.revision
+            asked.answer(encode_answer(Known(is_done)))
+            return
+        slot = self._slots.get(question.stream)
+        if slot is None:
+            asked.answer(encode_error("this node has no replica of that partition"))
         else:
-            self.cast(ref, PeerQuestion(question, answer))
+            slot.post(PeerQuestion(question, asked.answer))
 
     # ---- what clients ask -----------------------------------------------------------------------
 
@@ -274,6 +292,25 @@ class Logs(GenServer):
         put = partial(self._engine.put_catalog, key, record.encode(), self._revisions.get(key, 0))
         revision: int = await self._ask(put)
         await self._take(CatalogChanged(key, record.encode(), revision))
+        await self._wait_known(KnowsRecord(key, revision))
+
+    async def _wait_known(self, question: KnowsRecord) -> None:
+        """Wait a while until the other nodes that are reached have done the same.
+
+        Who makes a topic at one node and puts onto it at another one finds it there.
+        """
+        state: EngineState = await self._ask(partial(self._engine.state, LOOK_S))
+        waiting = [name for name, there in state.nodes.items() if there and name != self._parts.me]
+        until_s = self.monotonic_s() + KNOWN_S
+        payload = encode_question(question)
+        while waiting and self.monotonic_s() < until_s:
+            for name in list(waiting):
+                answer = await self._ask(partial(self._engine.ask, name, payload, KNOWN_S))
+                with contextlib.suppress(RemoteProtocolError):
+                    if answer is None or decode_known(answer):
+                        waiting.remove(name)
+            if waiting:
+                await self.sleep(_KNOWN_PAUSE_S)
 
     def _known(self, topic: bytes) -> LogRecord:
         known = self._records.get(key_of(topic))
@@ -312,6 +349,7 @@ class Logs(GenServer):
             await self._install(record)
         elif before is None:
             await self._remove(record)
+        self._done[changed.key] = changed.revision
 
     async def _install(self, record: LogRecord) -> None:
         topic = record.description.name

@@ -38,8 +38,20 @@ class HashCopy(NamedTuple):
     size_bytes: int
 
 
-Question = DescribeCopy | ReadCopy | HashCopy
-_OPERATIONS: Final = {"describe": (DescribeCopy, 1), "read": (ReadCopy, 3), "hash": (HashCopy, 3)}
+class KnowsRecord(NamedTuple):
+    """Say whether the node has done what a record of the catalog says; answered by `Known`."""
+
+    key: str
+    revision: int
+
+
+Question = DescribeCopy | ReadCopy | HashCopy | KnowsRecord
+_OPERATIONS: Final = {
+    "describe": (DescribeCopy, 1),
+    "read": (ReadCopy, 3),
+    "hash": (HashCopy, 3),
+    "knows": (KnowsRecord, 2),
+}
 """Which question each is, and how many fields it has."""
 _NAMES: Final = {kind: name for name, (kind, _) in _OPERATIONS.items()}
 
@@ -79,7 +91,13 @@ class CopyHash(NamedTuple):
     digest: bytes
 
 
-Answer = CopyDescription | CopyRecords | CopyHash
+class Known(NamedTuple):
+    """Whether it has."""
+
+    is_done: bool
+
+
+Answer = CopyDescription | CopyRecords | CopyHash | Known
 
 
 def encode_question(question: Question) -> bytes:
@@ -165,6 +183,15 @@ def decode_hash(payload: bytes) -> CopyHash:
         msg = "hash of a copy is no bytes"
         raise RemoteProtocolError(msg)
     return CopyHash(digest)
+
+
+def decode_known(payload: bytes) -> bool:
+    """Decode the answer to `KnowsRecord`.
+
+    Raises:
+        RemoteProtocolError: as `decode_description`.
+    """
+    return _answer(payload, 1)[0] is True
 
 
 def _answer(payload: bytes, count: int) -> list[Any]:

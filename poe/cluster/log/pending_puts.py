@@ -90,7 +90,7 @@ class PendingPuts:
             yield Answer(put.caller, NoQuorum(f"topic {self._topic}"))
         elif age_s >= GIVE_UP_AFTER_S:
             del self._pending[number]
-            yield Answer(put.caller, PutUnconfirmed(self._topic, age_s))
+            yield Answer(put.caller, PutUnconfirmed(self._topic, round(age_s, 1)))
         else:
             pause_s = _PAUSES_S[min(put.tries_count, len(_PAUSES_S)) - 1]
             put.retry_at_s = now_s + pause_s

@@ -140,7 +140,7 @@ class DescribeReplica(NamedTuple):
 
 
 class PeerQuestion(NamedTuple):
-    """Cast to a replica: what another node asks of it."""
+    """Sent to a replica: what another node asks of it."""
 
     question: Question
     answer: Callable[[bytes], None]
@@ -219,8 +219,6 @@ class Replica(GenServer):
                 self._carry_out([self._puts.add(number, payload, None, self.monotonic_s())])
             case CopyFailed(why):
                 await self._make_anew(why)
-            case PeerQuestion(question, answer):
-                await self._answer(question, answer)
             case _:
                 super().handle_cast(message)
 
@@ -233,6 +231,8 @@ class Replica(GenServer):
             case _Told(number, outcome):
                 self._carry_out(self._puts.told(number, outcome, self.monotonic_s()))
                 self._tick_later()
+            case PeerQuestion(question, answer):
+                await self._answer(question, answer)
             case _ if message is _TICK:
                 self._tick = None
                 self._carry_out(self._puts.due(self.monotonic_s()))
@@ -401,6 +401,8 @@ class Replica(GenServer):
                 return await self._read(after, last)
             case HashCopy(_, timestamp, size_bytes):
                 return await self._hash(timestamp, size_bytes)
+        msg = f"a replica is not asked for {type(question).__name__}"
+        raise RemoteProtocolError(msg)
 
     async def _describe_copy(self) -> CopyDescription:
         if self._state is State.FETCHING or (self._place == 0 and self._writer is not None):

@@ -1,0 +1,144 @@
+"""A node's copy of a replicated topic, after whatever may befall it: the same as all others."""
+
+import pytest
+
+from poe.protocol import PutId
+from tests.waiting import wait_until
+
+P = b"p" * 16
+
+
+def fill(nodes, count=60, size=10, names="abc"):
+    return [
+        nodes[names[number % len(names)]].put_many("t", [b"%d" % number] * size)
+        for number in range(count)
+    ]
+
+
+def is_sound(nodes, name):
+    return all(not row["differing"] and not row.get("error") for row in nodes.verify(name)[b"t"])
+
+
+def test_a_node_that_was_away_goes_on_from_the_stream(three):
+    three["a"].create_topic("t", replicas=3, count_limit=100)
+    fill(three)
+    three.stop("c")
+    fill(three, names="ab")
+    three.start("c")
+    three.wait_same()
+    assert is_sound(three, "a")
+    assert "copy_fetched" not in {each.kind for each in three["c"].events().events}
+
+
+def test_a_node_that_was_away_for_too_long_fetches_what_is_missing(three):
+    three["a"].create_topic("t", replicas=3, count_limit=100)
+    fill(three)
+    three.stop("c")
+    fill(three, names="ab")
+    [stream] = three.streams.values()
+    stream.forget_to(stream.last_place - 3)
+    three.start("c")
+    three.wait_same()
+    assert is_sound(three, "c")
+    three["c"].put("t", b"on")
+    three.wait_same()
+    assert "copy_fetched" in {each.kind for each in three["c"].events().events}
+
+
+@pytest.mark.parametrize("forgotten", [0, 50, 120])
+def test_a_wiped_node_gets_all_back(three, forgotten):
+    three["a"].create_topic("t", replicas=3, count_limit=100)
+    fill(three, 120)
+    three.stop("c")
+    three.wipe("c")
+    [stream] = three.streams.values()
+    stream.forget_to(forgotten)
+    three.start("c")
+    three.wait_same()
+    assert is_sound(three, "a")
+    assert three.values("c") == three.values("a")
+
+
+def test_who_has_fetched_knows_producers_as_the_others_do(three):
+    three["a"].create_topic("t", replicas=3, count_limit=100)
+    fill(three, 20)
+    pointer = three["a"].put_many("t", [b"x"], PutId(P, 4, 0))
+    three.stop("c")
+    three.wipe("c")
+    [stream] = three.streams.values()
+    stream.forget_to(stream.last_place)
+    three.start("c")
+    three.wait_same()
+    assert three["c"].put_many("t", [b"x"], PutId(P, 4, 0)) == pointer
+    three["c"].put_many("t", [b"y"], PutId(P, 4, 1))
+    three.stop("c")
+    three.start("c")
+    three["a"].put_many("t", [b"z"], PutId(P, 4, 2))
+    three.wait_same()
+    assert three.values("c")[-3:] == [b"x", b"y", b"z"]
+
+
+def test_what_is_trimmed_elsewhere_while_a_node_is_away_is_not_kept_there(three):
+    three["a"].create_topic("t", replicas=3, count_limit=100)
+    pointers = fill(three)
+    three.stop("c")
+    fill(three, names="ab")
+    three["a"].control("trim", topic=b"t", pointer=pointers[25])
+    [stream] = three.streams.values()
+    stream.forget_to(stream.last_place)
+    three.start("c")
+    three.wait_same()
+    assert len(three.files("c")) == len(three.files("a"))
+
+
+def test_without_its_receipts_a_copy_is_not_trusted(three):
+    three["a"].create_topic("t", replicas=3, count_limit=100)
+    fill(three)
+    three.stop("c")
+    for path in (three.folder / "c/topics/t").glob("*_seq"):
+        path.unlink()
+    three.start("c")
+    three["a"].put("t", b"on")
+    three.wait_same()
+    assert is_sound(three, "c")
+
+
+def test_a_copy_of_which_all_files_are_gone_is_made_anew(three):
+    three["a"].create_topic("t", replicas=3, count_limit=100)
+    fill(three)
+    three.stop("c")
+    for path in (three.folder / "c/topics/t").glob("*"):
+        path.unlink()
+    three.start("c")
+    three.wait_same()
+    assert is_sound(three, "c")
+
+
+@pytest.mark.parametrize("at", [0, 1, -1])
+def test_a_damaged_data_file_is_found_by_comparing(three, at):
+    three["a"].create_topic("t", replicas=3, count_limit=100)
+    fill(three)
+    three.wait_same()
+    three.stop("c")
+    path = sorted((three.folder / "c/topics/t").glob("*_data"))[at]
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    three.start("c")
+    wait_until(lambda: three.state("c") == "following", 10)
+    [row] = [each for each in three.verify("a")[b"t"] if each["node"] == "c"]
+    assert row["differing"] == [int(path.name.partition("_")[0])] or three.are_same()
+
+
+def test_a_node_alone_that_has_all_of_the_stream_makes_its_copy_anew(three):
+    three["a"].create_topic("t", replicas=3, count_limit=100)
+    fill(three)
+    three.wait_same()
+    before = three.files("a")
+    three.stop("c")
+    three.stop("b")
+    three.stop("a")
+    for path in (three.folder / "a/topics/t").glob("*_seq"):
+        path.unlink()
+    three.start("a")
+    wait_until(lambda: three.files("a") == before, 20)

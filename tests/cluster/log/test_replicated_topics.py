@@ -1,0 +1,245 @@
+"""Topics that nodes agree on: made, put onto, read, trimmed and deleted at any of them."""
+
+import pytest
+
+from poe.errors import (
+    NoLogEngine,
+    NoQuorum,
+    OptionError,
+    PropertyFixed,
+    PutTooLarge,
+    SequenceGap,
+    TooFewNodes,
+    TopicExists,
+    UnknownTopic,
+)
+from poe.node import Node
+from poe.protocol import PutId
+from tests.cluster.log.replicated import replicated
+from tests.waiting import wait_until
+
+P = b"p" * 16
+
+
+def test_what_is_put_at_any_node_is_the_same_at_all(three):
+    made = three["a"].create_topic("t", replicas=3)
+    pointers = [
+        three["abc"[number % 3]].put_many("t", [b"%d" % number, b"x" * number])
+        for number in range(1, 31)
+    ]
+    assert pointers == sorted(set(pointers))
+    three.wait_same()
+    for name in "abc":
+        found = three[name].describe("t")
+        assert found.id == made.id
+        assert three.values(name)[:2] == [b"1", b"x"]
+        assert len(three.values(name)) == 60
+
+
+def test_segments_begin_at_the_same_message_at_all_nodes(three):
+    three["a"].create_topic("t", replicas=3, count_limit=10)
+    for number in range(40):
+        three["abc"[number % 3]].put_many("t", [b"%d" % number] * (1 + number % 4))
+    three.wait_same()
+    assert len(three.files("a")) > 5
+
+
+def test_limits_of_the_node_that_makes_a_topic_hold_at_all(tmp_path):
+    with replicated(tmp_path, count_limit=10) as nodes:
+        nodes.options["count_limit"] = 7
+        nodes.stop("c")
+        nodes.start("c")
+        nodes["a"].create_topic("t", replicas=3)
+        for number in range(30):
+            nodes["c"].put("t", b"%d" % number)
+        nodes.wait_same()
+        assert len(nodes.files("c")) == 3
+
+
+def test_a_sequenced_put_is_stored_once_whichever_node_gets_it(three):
+    three["a"].create_topic("t", replicas=3)
+    first = three["a"].put_many("t", [b"0"], PutId(P, 0, 0))
+    assert three["b"].put_many("t", [b"0"], PutId(P, 0, 0)) == first
+    second = three["b"].put_many("t", [b"1"], PutId(P, 0, 1))
+    assert three["c"].put_many("t", [b"0"], PutId(P, 0, 0)) == first
+    with pytest.raises(SequenceGap):
+        three["c"].put_many("t", [b"3"], PutId(P, 0, 3))
+    assert three["c"].put_many("t", [b"2"], PutId(P, 0, 2)) > second
+    three.wait_same()
+    for name in "abc":
+        assert three.values(name) == [b"0", b"1", b"2"]
+
+
+def test_a_put_whose_acknowledgement_is_lost_is_stored_once_and_answered(three):
+    three["a"].create_topic("t", replicas=3)
+    three.log.acks_to_lose = 3
+    pointers = [three["a"].put("t", b"%d" % number) for number in range(5)]
+    assert len(set(pointers)) == 5
+    three.wait_same()
+    assert three.values("b") == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_without_a_majority_a_put_is_refused_and_stored_nowhere(three):
+    three["a"].create_topic("t", replicas=3)
+    three["a"].put("t", b"before")
+    three.log.cut("b")
+    three.log.cut("c")
+    with pytest.raises(NoQuorum) as refused:
+        three["a"].put("t", b"refused")
+    assert refused.value.retriable
+    assert three.values("a") == [b"before"]
+    three.log.heal("b")
+    three["a"].put("t", b"after")
+    three.log.heal("c")
+    three.wait_same()
+    assert three.values("c") == [b"before", b"after"]
+
+
+def test_a_node_that_is_cut_off_reads_on_and_takes_no_puts(three):
+    three["a"].create_topic("t", replicas=3)
+    three["a"].put("t", b"1")
+    three.wait_same()
+    three.log.cut("c")
+    three["a"].put("t", b"2")
+    assert three.values("c") == [b"1"]
+    with pytest.raises(NoQuorum):
+        three["c"].put("t", b"x")
+    three.log.heal("c")
+    three.wait_same()
+    assert three.values("c") == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("names", ["a", "ab"])
+def test_one_node_and_two_refuse_to_make_such_a_topic(tmp_path, names):
+    with replicated(tmp_path, names) as nodes, pytest.raises(TooFewNodes) as refused:
+        nodes["a"].create_topic("t", replicas=3)
+    assert (refused.value.wanted, refused.value.live) == (3, len(names))
+
+
+def test_a_node_without_an_engine_says_what_to_do(tmp_path):
+    with Node(dir=tmp_path, port=None) as node, pytest.raises(NoLogEngine, match="log-engine"):
+        node.create_topic("t", replicas=3)
+
+
+@pytest.mark.parametrize("replicas", [0, 2, 4, 7])
+def test_a_number_of_replicas_of_which_no_majority_is_safer_is_refused(three, replicas):
+    with pytest.raises(OptionError, match="replicas"):
+        three["a"].create_topic("t", replicas=replicas)
+
+
+def test_replicas_never_change(three):
+    three["a"].create_topic("t", replicas=3)
+    with pytest.raises(PropertyFixed):
+        three["b"].alter_topic("t", replicas=1)
+    three["a"].put("plain", b"x")
+    with pytest.raises(PropertyFixed):
+        three["a"].alter_topic("plain", replicas=3)
+    with pytest.raises(OptionError, match="replicas"):
+        three["a"].adopt_topic("plain", replicas=3)
+
+
+def test_limits_of_segments_never_change_since_nodes_would_change_them_at_other_messages(three):
+    three["a"].create_topic("t", replicas=3, count_limit=10)
+    with pytest.raises(PropertyFixed):
+        three["b"].alter_topic("t", count_limit=20)
+    three["b"].alter_topic("t", count_limit=10, max_bytes=1 << 30)
+
+
+def test_a_topic_is_made_once(three):
+    three["a"].create_topic("t", replicas=3)
+    three.wait_all(lambda name: three.state(name) == "following")
+    for name in "abc":
+        with pytest.raises(TopicExists):
+            three[name].create_topic("t", replicas=3)
+
+
+def test_a_node_that_has_another_topic_of_that_name_keeps_it_and_says_so(three):
+    three["b"].put("t", b"mine")
+    three["a"].create_topic("t", replicas=3)
+    three["a"].put("t", b"all")
+    assert three.values("b") == [b"mine"]
+    wait_until(lambda: b"t" in three.logs("b")["refused"], 10)
+    wait_until(lambda: b"t" in three["c"].topics(), 10)
+    assert three.values("c") == [b"all"]
+
+
+def test_altered_properties_hold_at_all_nodes(three):
+    three["a"].create_topic("t", replicas=3)
+    three["b"].alter_topic("t", partitions=3, max_age=60)
+    three.wait_all(lambda name: three[name].describe("t").properties.partitions == 3)
+    for name in "abc":
+        assert three[name].describe("t").properties.max_age == 60
+    three["c"].put("t-2", b"x")
+    three.wait_same("t-2")
+    assert three.values("a", "t-2") == [b"x"]
+
+
+def test_a_deleted_topic_is_gone_at_all_nodes_and_may_be_made_again(three):
+    first = three["a"].create_topic("t", replicas=3, partitions=2)
+    three["a"].put("t-0", b"old")
+    three["b"].control("delete", topic=b"t")
+    three.wait_all(lambda name: b"t-0" not in three[name].topics())
+    for name in "abc":
+        with pytest.raises(UnknownTopic):
+            three[name].next("t-0", 0)
+    assert three.streams == {}
+    second = three["c"].create_topic("t", replicas=3)
+    assert second.id != first.id
+    three["a"].put("t", b"new")
+    three.wait_same()
+    assert three.values("b") == [b"new"]
+
+
+def test_a_node_that_was_away_while_a_topic_was_deleted_and_made_anew_has_the_new_one(three):
+    three["a"].create_topic("t", replicas=3)
+    three["a"].put("t", b"old")
+    three.stop("c")
+    three["a"].control("delete", topic=b"t")
+    three["a"].create_topic("t", replicas=3)
+    three["a"].put("t", b"new")
+    three.start("c")
+    three.wait_same()
+    assert three.values("c") == [b"new"]
+
+
+def test_a_trim_takes_the_same_segments_at_all_nodes(three):
+    three["a"].create_topic("t", replicas=3, count_limit=10)
+    pointers = [three["a"].put("t", b"%d" % number) for number in range(35)]
+    assert three["b"].control("trim", topic=b"t", pointer=pointers[19]) == 2
+    three.wait_same()
+    assert three.values("c")[0] == b"20"
+    assert three["a"].control("trim", topic=b"t", pointer=pointers[-1]) == 2
+    three["c"].put("t", b"last")
+    three.wait_same()
+    three.wait_all(lambda name: three.values(name) == [b"last"])
+
+
+def test_ordinals_are_the_same_at_all_nodes(three):
+    three["a"].create_topic("t", replicas=3, count_limit=10)
+    pointers = [three["a"].put("t", b"%d" % number) for number in range(35)]
+    three["a"].control("trim", topic=b"t", pointer=pointers[19])
+    three.wait_same()
+    for name in "abc":
+        [part] = three[name].describe("t").partitions
+        assert (part.first_ordinal, part.next_ordinal) == (20, 35)
+
+
+def test_a_put_that_is_too_large_for_one_entry_is_refused(three):
+    three["a"].create_topic("t", replicas=3)
+    with pytest.raises(PutTooLarge):
+        three["a"].put_many("t", [b"x" * (6 << 20)] * 3)
+    three["a"].put_many("t", [b"x" * (6 << 20)] * 2)
+    three.wait_same()
+
+
+def test_entries_that_nobody_understands_are_left_out_by_all(three, caplog):
+    three["a"].create_topic("t", replicas=3)
+    three["a"].put("t", b"1")
+    [name] = three.streams
+    for payload in (b"", b"\xff" * 30, b"\x01\x01" + bytes(16), b"\x01\x03" + bytes(16) + b"x"):
+        three.streams[name].append(f"foreign-{len(payload)}", 0, payload)
+    three.log.spread(name)
+    three["b"].put("t", b"2")
+    three.wait_same()
+    assert three.values("c") == [b"1", b"2"]
+    assert "topic t" in caplog.text
