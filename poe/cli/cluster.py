@@ -1,7 +1,7 @@
-"""`poe cluster`: tells how a cluster is, who belongs to it, and what came twice; forgets nodes."""
+"""`poe cluster`: how a cluster is, who belongs to it, what came twice, whether copies agree."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,12 +20,14 @@ _US = 1_000_000
 def cluster_application() -> typer.Typer:
     """Return the commands, for typer to read."""
     application = typer.Typer(
-        help="Show a cluster and its nodes, and forget nodes.", no_args_is_help=True
+        help="Show a cluster and its nodes, forget nodes, compare copies.", no_args_is_help=True
     )
     application.command("status")(status)
     application.command("members")(members)
     application.command("forget")(forget)
     application.command("report")(report)
+    application.command("logs")(logs)
+    application.command("verify")(verify)
     return application
 
 
@@ -122,6 +124,86 @@ def report(
             fields = (each["group"], each["stream"], place, each["certainty"], each["cause"])
             names = "\t".join(map(printable, fields))
             write_line(f"{topic_text(each['queue'])}\t{names}\t{nodes}\t{since}")
+
+
+@asks_server
+def logs(
+    *,
+    output_format: FormatOption = Format.TEXT,
+    endpoint: Endpoint,
+) -> None:
+    """Show the engine of the replicated log, and the copies of a node, one partition a line.
+
+    Partition, how its copy is, its place in the stream, puts that wait for a majority, and why.
+    """
+    with endpoint.looking() as connection:
+        told = connection.control("cluster_logs")
+    if output_format is Format.JSON:
+        write_json(_plain(told))
+        return
+    engine = told["engine"]
+    reached = [name for name, is_there in sorted(engine["nodes"].items()) if is_there]
+    leader = printable(engine["leader"] or "nobody: there is no majority")
+    version = printable(engine["version"] or "not reached")
+    write_line(f"engine {version}: led by {leader}, {len(reached)} of {len(engine['nodes'])} nodes")
+    if engine["why"]:
+        write_line(f"  {printable(engine['why'])}")
+    for topic, each in sorted(told["topics"].items()):
+        fields = (each["state"], str(each["place"]), str(each["waiting"]), each["why"])
+        write_line("\t".join([topic_text(topic), *map(printable, fields)]).rstrip())
+    for topic, why in sorted(told["refused"].items()):
+        write_line(f"{topic_text(topic)}\trefused\t{printable(why)}")
+
+
+@asks_server
+def verify(
+    topic: Annotated[
+        bytes | None,
+        typer.Argument(metavar="TOPIC", parser=topic_name, help="This one alone."),
+    ] = None,
+    *,
+    output_format: FormatOption = Format.TEXT,
+    endpoint: Endpoint,
+) -> None:
+    """Compare the copies of replicated topics with those of all other nodes, byte by byte.
+
+    One partition and node a line: segments and messages that both have, and what is wrong. The exit
+    code is 1 where copies differ.
+    """
+    arguments = {} if topic is None else {"topic": topic}
+    with endpoint.looking() as connection:
+        told = connection.control("cluster_verify", **arguments)
+    if output_format is Format.JSON:
+        write_json(_plain(told))
+    are_same = True
+    for name, rows in sorted(told.items()):
+        for row in rows:
+            are_same = are_same and not row["differing"]
+            if output_format is Format.TEXT:
+                write_line(f"{topic_text(name)}\t{printable(row['node'])}\t{_verdict(row)}")
+    if not are_same:
+        raise typer.Exit(1)
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    """Say how a copy at another node compares."""
+    if row.get("error"):
+        return f"not compared: {printable(row['error'])}"
+    compared = f"{counted(row['segments'], 'segment')}, {counted(row['messages'], 'message')}"
+    if row["differing"]:
+        return f"DIFFERENT in segments {', '.join(map(str, row['differing']))}, of {compared}"
+    behind = row.get("behind", 0)
+    return f"the same, {compared}" + (f", {behind} entries behind" if behind > 0 else "")
+
+
+def _plain(told: dict[Any, Any]) -> dict[str, Any]:
+    """Return a map whose keys are text, as JSON wants them."""
+    return {
+        topic_text(key) if isinstance(key, bytes) else key: _plain(value)
+        if isinstance(value, dict)
+        else value
+        for key, value in told.items()
+    }
 
 
 def _time(us: int) -> str:

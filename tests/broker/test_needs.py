@@ -60,6 +60,8 @@ NEEDED = {
     "cluster_members": ["admin"],
     "cluster_forget": ["admin"],
     "cluster_report": ["admin"],
+    "cluster_logs": ["admin"],
+    "cluster_verify": ["admin"],
     "sync": ["write topic"],
     "copy": ["read source", "write topic"],
     "create": ["create topic"],

@@ -19,6 +19,7 @@ from poe.broker.requests.copying import Copy, copy
 from poe.broker.requests.events import events, note_change
 from poe.broker.requests.groups import GROUP_OPERATIONS, group_operation
 from poe.broker.requests.listing import describe, may_tell, page_of, pages
+from poe.broker.requests.logs import LOG_OPERATIONS
 from poe.broker.requests.looking import config, connections, counters, producers
 from poe.broker.requests.needs import CHANGES, OPERATION_NEEDS, check_complete
 from poe.broker.requests.pipelines import PIPELINE_OPERATIONS, PIPELINES, add_pipelines
@@ -234,6 +235,7 @@ _OPERATIONS: dict[str, Callable[[RequestHandler, Arguments], Awaitable[Any]]] = 
     "config": config,
     **TOPIC_OPERATIONS,
     **QUEUE_OPERATIONS,
+    **LOG_OPERATIONS,
     **{op: _pipelines(op) for op in PIPELINE_OPERATIONS},
     **{op: _groups(op) for op in GROUP_OPERATIONS},
 }

@@ -163,6 +163,8 @@ OPERATION_NEEDS: Final[dict[str, _Needs]] = {
     "cluster_members": _node("admin"),
     "cluster_forget": _node("admin"),
     "cluster_report": _node("admin"),
+    "cluster_logs": _node("admin"),
+    "cluster_verify": _node("admin"),
     "sync": _sync,
     "copy": _copy,
     "create": _topic("create"),

@@ -450,4 +450,15 @@ class Logs(GenServer):
             except ActorDead:
                 continue
         refused = {topic: str(error) for topic, error in sorted(self._refused.items())}
-        return {"engine": self._connected, "why": self._why, "topics": told, "refused": refused}
+        engine: dict[str, Any] = {"version": self._connected, "why": self._why}
+        engine |= {"leader": "", "nodes": {}, "bytes": 0}
+        try:
+            state: EngineState = await self._ask(partial(self._engine.state, LOOK_S))
+            engine |= {
+                "leader": state.leader,
+                "nodes": dict(state.nodes),
+                "bytes": state.size_bytes,
+            }
+        except PoeError as error:
+            engine["why"] = engine["why"] or str(error)
+        return {"engine": engine, "topics": told, "refused": refused}
