@@ -94,7 +94,7 @@ LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashe
 lock: $(STAMP)  ## renew requirements/ci.txt and extras.txt: exact versions with hashes
 	$(PIP) install uv
 	$(LOCK) --extra check --output-file requirements/ci.txt pyproject.toml requirements/build.in
-	$(LOCK) $(addprefix --extra ,spark examples kafka http mapping metrics cluster tls test) --constraint requirements/ci.txt \
+	$(LOCK) $(addprefix --extra ,spark examples kafka http mapping metrics cluster log tls test) --constraint requirements/ci.txt \
 		--output-file requirements/extras.txt pyproject.toml
 
 test-lowest:  ## run the tests with the oldest dependencies that pyproject.toml allows

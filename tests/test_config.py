@@ -95,6 +95,11 @@ def test_defaults_are_those_of_the_design():
         "cluster_key": None,
         "cluster_ca": None,
         "cluster_nodes": (),
+        "log_engine": None,
+        "log_port": None,
+        "log_seeds": (),
+        "log_bytes_max": 1 << 30,
+        "log_credentials": None,
     }
 
 

@@ -35,7 +35,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 CHECK_BOUNDS = bounds(EXTRAS["check"])
 LOCKED = [
     line
-    for name in ("spark", "examples", "kafka", "http", "mapping", "metrics", "tls", "test")
+    for name in ("spark", "examples", "kafka", "http", "log", "mapping", "metrics", "tls", "test")
     for line in EXTRAS[name]
 ]
 EXTRAS_BOUNDS = bounds(LOCKED)
@@ -48,7 +48,7 @@ def test_every_dependency_has_a_lower_bound():
 
 
 def test_the_extra_dev_brings_all_that_tests_import_but_spark():
-    assert EXTRAS["dev"] == ["poe-queue[check,cluster,http,kafka,mapping,metrics,test,tls]"]
+    assert EXTRAS["dev"] == ["poe-queue[check,cluster,http,kafka,log,mapping,metrics,test,tls]"]
 
 
 def test_the_lowest_versions_are_the_lower_bounds():

@@ -17,6 +17,9 @@ _SEED: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\s/\[\]]+):([0-9]{1,5})")
 _HOST: Final = re.compile(r"[A-Za-z0-9:][A-Za-z0-9:._-]{0,254}")
 _PORT_MAX: Final = 65535
 _TEXT_MAX: Final = 255
+_LOG_PORT_ABOVE: Final = 1_000
+"""Unless it is given, a node's `log_port` is as much above its `cluster_port`."""
+_LOG_URL: Final = re.compile(r"(nats|tls)://" + _SEED.pattern)
 _SEEDS_MAX: Final = 32
 """Nodes that are tried besides the seeds that were given."""
 
@@ -66,6 +69,27 @@ class ClusterOptions:
     """The `cluster_host` of every node, which its certificate has as common name: so none of them
     can speak as another. Without it all certificates of the authority are one."""
 
+    log_engine: str | None = None
+    """What the node's replicated topics run on: `nats`, a `nats-server` that the node starts and
+    ends, or the urls of servers of your own, nats://host:port or tls://host:port with commas
+    between; None: the node has none."""
+
+    log_port: Annotated[int | None, Range(1, 65535)] = None
+    """Port on which the node's `nats-server` listens for those of other nodes; None: 1000 above
+    cluster_port."""
+
+    log_seeds: tuple[str, ...] = ()
+    """Where the `nats-server` of other nodes listen, host:port each; by default those of `seeds`,
+    each 1000 above the port that is given there."""
+
+    log_bytes_max: Annotated[int, Range(1 << 20, unit="bytes")] = 1 << 30
+    """How much of a partition of a replicated topic the engine remembers, for nodes that were away;
+    one that was away for longer fetches the rest from another node."""
+
+    log_credentials: Path | None = None
+    """File with what the servers of `log_engine` want to see: user:password, a token, or a file of
+    credentials as `nsc` makes it."""
+
     def __post_init__(self) -> None:
         """Reject what is none, and what is not complete."""
         check_options(self)
@@ -90,6 +114,38 @@ class ClusterOptions:
             self._check_alone()
         if self.cluster_nodes:
             self._check_nodes()
+        self._check_log()
+
+    def _check_log(self) -> None:
+        """Refuse what cannot be an engine of the replicated log, and options that nobody reads."""
+        engine = self.log_engine
+        is_child = engine == "nats"
+        if not (engine is None or is_child or all(map(_is_log_url, self.log_urls))):
+            allowed = "nats, or nats://host:port or tls://host:port with commas between, or none"
+            raise OptionError("log_engine", engine, allowed)
+        unread = [] if is_child else ["log_port", "log_seeds"]
+        unread += [] if self.log_urls else ["log_credentials"]
+        for key in unread:
+            if getattr(self, key):
+                needed = "urls of servers of your own" if key == "log_credentials" else "nats"
+                raise OptionError("log_engine", engine or "none", f"{needed}, or no {key}")
+        for seed in self.log_seeds:
+            if not _is_seed(seed):
+                raise OptionError("log_seeds", seed, "host:port of a nats-server of another node")
+        if is_child:
+            self._check_log_ports()
+
+    def _check_log_ports(self) -> None:
+        """Refuse places that are none, where they follow from others."""
+        if not _is_seed(self.log_locator):
+            allowed = f"one, as {_LOG_PORT_ABOVE} above cluster_port there is none"
+            raise OptionError("log_port", "none", allowed)
+        if self.log_locator == self.locator:
+            raise OptionError("log_port", self.log_port, "another one than cluster_port")
+        for seed in self.log_routes:
+            if not _is_seed(seed):
+                allowed = f"given, as {_LOG_PORT_ABOVE} above the port of a seed there is none"
+                raise OptionError("log_seeds", "()", allowed)
 
     def _check_nodes(self) -> None:
         """Refuse names that could not be held to."""
@@ -138,6 +194,26 @@ class ClusterOptions:
         return f"{host}:{self.cluster_port}"
 
     @property
+    def log_locator(self) -> str:
+        """Where the `nats-server` of other nodes find that of this one: host:port."""
+        host = self.locator.rpartition(":")[0]
+        return f"{host}:{self.log_port or self.cluster_port + _LOG_PORT_ABOVE}"
+
+    @property
+    def log_routes(self) -> tuple[str, ...]:
+        """Where those of other nodes are to begin with."""
+        seeds = (each.rpartition(":") for each in self.seeds)
+        derived = tuple(f"{host}:{int(port) + _LOG_PORT_ABOVE}" for host, _, port in seeds)
+        return self.log_seeds or derived
+
+    @property
+    def log_urls(self) -> tuple[str, ...]:
+        """Where servers of the user's own are; none where the node starts one."""
+        if self.log_engine is None or self.log_engine == "nats":
+            return ()
+        return tuple(each.strip() for each in self.log_engine.split(","))
+
+    @property
     def name(self) -> str:
         """What the node is called."""
         return self.node_name or self.locator
@@ -148,20 +224,35 @@ class ClusterOptions:
         Raises:
             OptionError: it is so.
         """
-        if self.cluster is None or self.cluster_certificate is not None or insecure:
+        if self.cluster is None or insecure:
+            return
+        for url in self.log_urls:
+            if url.startswith("nats:") and _is_public(url.partition("://")[2]):
+                raise OptionError("log_engine", url, "a tls:// url, or set insecure")
+        if self.cluster_certificate is not None:
             return
         allowed = "a loopback address such as 127.0.0.1, or set cluster_certificate, or insecure"
         if self.address.is_public:
             raise OptionError("cluster_host", self.cluster_host, allowed)
-        for seed in self.seeds:
-            host = seed.rpartition(":")[0].strip("[]")
-            # A seed that cannot be looked up now may be there later, and lead anywhere.
-            try:
-                is_public = ListenAddress.of(host, is_public=True).is_public
-            except OptionError:
-                is_public = True
-            if is_public:
-                raise OptionError("seeds", seed, allowed)
+        for seed in (*self.seeds, *self.log_seeds):
+            if _is_public(seed):
+                raise OptionError("seeds" if seed in self.seeds else "log_seeds", seed, allowed)
+
+
+def _is_public(seed: str) -> bool:
+    """Return whether others than programs of this machine may hear what is said there."""
+    host = seed.rpartition(":")[0].strip("[]")
+    # A seed that cannot be looked up now may be there later, and lead anywhere.
+    try:
+        return ListenAddress.of(host, is_public=True).is_public
+    except OptionError:
+        return True
+
+
+def _is_log_url(text: str) -> bool:
+    """Return whether a text is the url of a server of NATS; a secret is no part of it."""
+    found = _LOG_URL.fullmatch(text)
+    return found is not None and _is_seed(text.partition("://")[2])
 
 
 def _is_seed(text: str) -> bool:

@@ -12,6 +12,8 @@ from poe.errors import PoeError
 
 ENTRY_MAX_BYTES: Final = 16 * 1024 * 1024
 """The largest payload of an entry, of an ask between nodes and of its answer."""
+FOLLOW_AHEAD_MAX_BYTES: Final = 8 * 1024 * 1024
+"""So far ahead of what its owner has taken an engine may be, and a portion more."""
 
 
 class Stored(NamedTuple):
@@ -103,6 +105,8 @@ class StreamState(NamedTuple):
     """Name of the node that leads it; empty: none does."""
     replicas: Mapping[str, int]
     """By name of a node, how many entries it is behind; -1: it is not reached."""
+    changed: tuple[str, ...] = ()
+    """What somebody has changed of its settings, on which promises rest; a sentence each."""
 
 
 class EngineState(NamedTuple):
@@ -161,6 +165,13 @@ class LogEngine(Protocol):
 
         `Entries` come in order and without a gap, however often the engine is lost in between;
         where it cannot be so, `Forgotten` or `Lost` comes, and nothing after it.
+        """
+        ...
+
+    def taken(self, stream: str, follow_id: int, place: int) -> None:
+        """Note that entries up to a place are done with; only then do many more of them come.
+
+        Who never calls it for a follow is not waited for, and has all in memory that comes.
         """
         ...
 

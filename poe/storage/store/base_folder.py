@@ -33,6 +33,7 @@ _OWN = {
     "node.queues": False,
     "node.queues_new": False,
     "poe.toml": False,
+    "log": True,
     "quarantine": True,
     TOPICS_FOLDER: True,
 }

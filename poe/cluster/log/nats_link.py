@@ -1,0 +1,276 @@
+"""One connection to the engine: the only module that knows `nats-py`.
+
+A connection is not mended: when it is lost another one is made, from which all begins anew. So
+there is one way to get anywhere, and no state of a library's to be trusted.
+
+What comes is handed to whoever waits for it within the loop that the connection lives in. There is
+one subscription for all answers; its subjects end with a number.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from itertools import count
+from typing import Any, Final
+
+from poe.cluster.log.nats_target import Login, NatsTarget
+from poe.errors import LogEngineMissing
+
+try:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
+    from nats.errors import Error, MaxPayloadError, NoServersError
+except ImportError as error:
+    what = "the package nats-py"
+    raise LogEngineMissing(what) from error
+
+logger = logging.getLogger("poe.cluster")
+# It writes of each connection that it loses, with a traceback; the engine tells of it once.
+logging.getLogger("nats").setLevel(logging.CRITICAL)
+
+_CONNECT_S: Final = 5.0
+_PING_S: Final = 5
+"""Two of them without an answer, and the connection is lost."""
+_STATUS: Final = "Status"
+
+Heard = Callable[[str, str, bytes, dict[str, str] | None], None]
+"""What takes a message: subject, where to answer, payload, headers."""
+
+
+class LinkLost(Exception):
+    """The connection is gone, or never was there; what was sent may have arrived."""
+
+
+class NoResponders(Exception):
+    """Nobody listens there: what was sent has arrived nowhere."""
+
+
+class TooLarge(Exception):
+    """The engine takes no message of that size."""
+
+
+class Link:
+    """A connection, from `connect` to `closed`."""
+
+    def __init__(self) -> None:
+        self.closed = asyncio.Event()
+        self.why = "it was closed"
+        self._client = Client()
+        self._handlers: dict[int, Heard] = {}
+        self._numbers = count(1)
+        self._prefix = ""
+
+    @classmethod
+    async def connect(cls, target: NatsTarget, url: str, login: Login) -> "Link":
+        """Return a connection to one of the servers of a target.
+
+        Raises:
+            LinkLost: it does not listen, or does not let in.
+        """
+        link = cls()
+        try:
+            await asyncio.wait_for(link._connect(target, url, login), _CONNECT_S)
+        except BaseException as error:
+            with contextlib.suppress(Exception):
+                await link.close()
+            if not isinstance(error, Exception):
+                raise
+            if "authorization" in f"{error} {link.why}".lower():
+                msg = f"{url} does not let this node in"
+                raise LinkLost(msg) from error
+            why = link.why if isinstance(error, NoServersError) else str(error)
+            msg = f"{url}: {why or type(error).__name__}"
+            raise LinkLost(msg) from error
+        return link
+
+    async def _connect(self, target: NatsTarget, url: str, login: Login) -> None:
+        self.why = "it does not answer"
+        given: dict[str, Any] = {"user": login.user, "password": login.password}
+        if login.token is not None:
+            given = {"token": login.token}
+        if login.credentials is not None:
+            given = {"user_credentials": str(login.credentials)}
+        await self._client.connect(
+            servers=[url],
+            error_cb=self._on_error,
+            disconnected_cb=self._on_end,
+            closed_cb=self._on_end,
+            name="poe",
+            allow_reconnect=False,
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
+            connect_timeout=int(_CONNECT_S),
+            ping_interval=_PING_S,
+            max_outstanding_pings=2,
+            tls=target.tls if url.startswith("tls:") else None,
+            **given,
+        )
+        self._prefix = self._client.new_inbox() + "."
+        await self.subscribe(self._prefix + "*", self._dispatch)
+
+    # ---- what the server has said of itself -----------------------------------------------------
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What it said as it was connected."""
+        return self._client._server_info  # noqa: SLF001 - nats-py has no other way to its name
+
+    @property
+    def max_payload(self) -> int:
+        """The largest message that it takes."""
+        return self._client.max_payload
+
+    # ---- what is said and heard -----------------------------------------------------------------
+
+    async def subscribe(self, subject: str, heard: Heard) -> None:
+        """Hear what is said on a subject, as long as the connection is there."""
+        await self._subscribe(subject, heard)
+        await self._client.flush(_PING_S)
+
+    @contextlib.asynccontextmanager
+    async def listening(self, heard: Heard) -> AsyncIterator[str]:
+        """Hear what is sent to a subject of its own, within the block.
+
+        What a consumer delivers comes there under the subject that it was published to.
+
+        Raises:
+            LinkLost: the connection is gone.
+        """
+        inbox = self._client.new_inbox()
+        try:
+            subscription = await self._subscribe(inbox, heard)
+        except (Error, OSError, AttributeError) as error:
+            raise LinkLost(self.why) from error
+        try:
+            yield inbox
+        finally:
+            with contextlib.suppress(Error, OSError, AttributeError):
+                await subscription.unsubscribe()
+
+    async def _subscribe(self, subject: str, heard: Heard) -> Subscription:
+
+        async def take(message: Msg) -> None:
+            heard(message.subject, message.reply, message.data, message.headers)
+
+        # No limits: what comes was asked for, in portions, or is small.
+        return await self._client.subscribe(
+            subject, cb=take, pending_msgs_limit=0, pending_bytes_limit=0
+        )
+
+    def expect(self, heard: Heard) -> tuple[int, str]:
+        """Return a number and a subject of the connection's own, and hear what is said on it."""
+        number = next(self._numbers)
+        self._handlers[number] = heard
+        return number, f"{self._prefix}{number}"
+
+    def forget(self, number: int) -> None:
+        """Hear no more of a number."""
+        self._handlers.pop(number, None)
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes,
+        reply: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        """Say something.
+
+        Raises:
+            LinkLost: the connection is gone.
+            TooLarge: it is larger than the engine takes.
+        """
+        try:
+            await self._client.publish(subject, payload, reply, headers)
+        except MaxPayloadError as error:
+            raise TooLarge from error
+        except (Error, OSError, AttributeError) as error:
+            raise LinkLost(self.why) from error
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes,
+        deadline_s: float,
+        headers: dict[str, str] | None = None,
+    ) -> bytes:
+        """Say something that is answered, and return the answer.
+
+        Raises:
+            TimeoutError: it is not.
+            NoResponders: nobody listens.
+            LinkLost: the connection is gone.
+            TooLarge: it is larger than the engine takes.
+        """
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def take(subject: str, reply: str, data: bytes, headers: dict[str, str] | None) -> None:
+            del subject, reply
+            if answer.done():
+                return
+            if not data and status_of(headers) == "503":
+                answer.set_exception(NoResponders())
+            else:
+                answer.set_result(data)
+
+        number, reply = self.expect(take)
+        lost: asyncio.Future[Any] = asyncio.ensure_future(self.closed.wait())
+        try:
+            async with asyncio.timeout(deadline_s):
+                await self.publish(subject, payload, reply, headers)
+                await asyncio.wait({answer, lost}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise LinkLost(self.why)
+            return bytes(answer.result())
+        finally:
+            lost.cancel()
+            answer.cancel()
+            self.forget(number)
+
+    async def ask(self, subject: str, question: Any, deadline_s: float) -> dict[str, Any]:  # noqa: ANN401 - JSON
+        """Do the same in JSON.
+
+        Raises:
+            ValueError: the answer is none.
+        """
+        payload = b"" if question is None else json.dumps(question).encode()
+        answer = json.loads(await self.request(subject, payload, deadline_s))
+        if not isinstance(answer, dict):
+            msg = "no object"
+            raise ValueError(msg)  # noqa: TRY004 - as of what is no JSON
+        return answer
+
+    async def close(self) -> None:
+        """Leave."""
+        with contextlib.suppress(Exception):
+            await self._client.close()
+        self._end()
+
+    # ---- what nats-py calls ---------------------------------------------------------------------
+
+    def _dispatch(
+        self, subject: str, reply: str, data: bytes, headers: dict[str, str] | None
+    ) -> None:
+        handler = self._handlers.get(int(subject[len(self._prefix) :]))
+        if handler is not None:
+            handler(subject, reply, data, headers)
+
+    async def _on_error(self, error: Exception) -> None:
+        self.why = str(error) or type(error).__name__
+        if not isinstance(error, Error | OSError | TimeoutError):
+            logger.error("a message of the engine was not understood", exc_info=error)
+
+    async def _on_end(self) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        self.closed.set()
+        self._handlers.clear()
+
+
+def status_of(headers: dict[str, str] | None) -> str:
+    """Return the status of a message that the engine itself has sent, and no publisher."""
+    return "" if headers is None else headers.get(_STATUS, "")

@@ -1,0 +1,557 @@
+"""Three servers with an engine each: one order for all, and nothing that was acknowledged is lost.
+
+Servers are processes on loopback, which are killed by their pids.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Any
+
+import pytest
+
+from poe.cluster.log.engine import (
+    CatalogChanged,
+    Connected,
+    Disconnected,
+    Forgotten,
+    Lost,
+    NotStored,
+    PeerAsked,
+    Stored,
+)
+from poe.cluster.log.names import Names
+from poe.cluster.log.nats_target import Login, NatsTarget
+from poe.errors import (
+    CatalogChangedMeanwhile,
+    LogEngineUnfit,
+    NoQuorum,
+    TooFewNodes,
+    UnknownNode,
+    UnknownStream,
+)
+from tests.cluster.log.engines import PATIENCE_S, EngineNode, Engines
+from tests.tls import Certificates
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+
+class Producer:
+    """Publishes entries, some at a time, until it is stopped, and remembers what became of them."""
+
+    def __init__(self, node: EngineNode, under_way: int = 8) -> None:
+        self.node = node
+        self.stored: dict[bytes, int] = {}
+        self.refused: list[NotStored] = []
+        self._numbers = count()
+        self._ending = threading.Event()
+        self._rest = threading.Semaphore(0)
+        self._under_way = under_way
+        for _ in range(under_way):
+            self._publish()
+
+    def _publish(self) -> None:
+        payload = f"{self.node.name} {next(self._numbers)}".encode()
+
+        def told(became: Stored | NotStored) -> None:
+            if isinstance(became, Stored):
+                self.stored[payload] = became.place
+            else:
+                self.refused.append(became)
+            if self._ending.is_set():
+                self._rest.release()
+            elif isinstance(became, Stored):
+                self._publish()
+            else:
+                # It would be refused again at once, and again.
+                threading.Timer(0.02, self._publish).start()
+
+        self.node.publish_soon("s", payload, told, deadline_s=3.0)
+
+    def stop(self) -> None:
+        self._ending.set()
+        for _ in range(self._under_way):
+            assert self._rest.acquire(timeout=PATIENCE_S)
+
+
+def follow_all(engines: Engines, stream: str = "s") -> None:
+    for node in engines:
+        node.engine.follow(stream, 0, 1)
+
+
+def assert_equal(engines: Engines, last_place: int) -> list[bytes]:
+    """All have heard the same up to a place, without a gap; return the payloads."""
+    for node in engines:
+        node.wait_followed(last_place)
+    first, *others = [node.followed().entries[:last_place] for node in engines]
+    assert [entry.place for entry in first] == list(range(1, last_place + 1))
+    assert all(entries == first for entries in others)
+    return [entry.payload for entry in first]
+
+
+def assert_nothing_missing(engines: Engines, *producers: Producer) -> None:
+    stored = {place: payload for each in producers for payload, place in each.stored.items()}
+    payloads = assert_equal(engines, max(stored))
+    assert {place: payloads[place - 1] for place in stored} == stored
+    assert len(set(payloads)) == len(payloads)
+
+
+def test_what_is_published_anywhere_is_the_same_everywhere_in_order_and_in_time(engines):
+    follow_all(engines)
+    told = [
+        node.publish("s", f"{node.name} {turn}".encode()) for turn in range(9) for node in engines
+    ]
+    assert told == [Stored(place) for place in range(1, 28)]
+    payloads = assert_equal(engines, 27)
+    assert payloads == [f"{node.name} {turn}".encode() for turn in range(9) for node in engines]
+    times = [entry.time_us for entry in engines["a"].followed().entries]
+    assert times == sorted(times)
+    assert engines["a"].events[-1].entries[-1].place == 27
+    for node in engines:
+        node.engine.follow("s", 20, 2)
+        assert [entry.place for entry in node.wait_followed(7, 2)] == list(range(21, 28))
+
+
+def test_an_entry_with_the_same_id_is_stored_once_whoever_publishes_it(engines):
+    a, b = engines["a"], engines["b"]
+    assert a.publish("s", b"x", entry_id="1") == Stored(1)
+    assert b.publish("s", b"x", entry_id="1") == Stored(1)
+    assert b.publish("s", b"y", entry_id="2") == Stored(2)
+    state = a.stream_state("s")
+    assert (state.first_place, state.last_place) == (1, 2)
+    assert b.engine.metrics()["duplicates"] == 1
+
+
+@pytest.mark.parametrize("size", [0, 10_700, 16 << 20], ids=["empty", "batch", "largest"])
+def test_an_entry_may_be_empty_or_as_large_as_allowed(engines, size):
+    follow_all(engines)
+    payload = os.urandom(size)
+    assert engines["a"].publish("s", payload, deadline_s=20) == Stored(1)
+    assert assert_equal(engines, 1) == [payload]
+
+
+def test_an_entry_that_is_larger_is_refused_and_stored_nowhere(engines):
+    refused = engines["a"].publish("s", bytes((16 << 20) + 1))
+    assert isinstance(refused, NotStored)
+    assert refused.is_sure
+    assert engines["a"].publish("nobody", b"x") == NotStored(True, "no server leads its stream")
+    assert engines["a"].stream_state("s").last_place == 0
+
+
+def test_many_entries_of_all_sizes_come_without_a_gap_to_who_begins_late(engines):
+    a = engines["a"]
+    sizes = [(number * 7919) % 40_000 for number in range(1500)]
+    sizes[700] = 6 << 20  # more than a portion
+    done = threading.Semaphore(0)
+    for number, size in enumerate(sizes):
+        payload = number.to_bytes(4, "big") + bytes(size)
+        a.publish_soon("s", payload, lambda became: done.release(), deadline_s=20)
+    for _ in sizes:
+        assert done.acquire(timeout=PATIENCE_S)
+    follow_all(engines)
+    payloads = assert_equal(engines, len(sizes))
+    assert [len(payload) - 4 for payload in payloads] == sizes
+
+
+def test_no_more_comes_than_its_owner_takes_but_for_a_portion(engines):
+    a = engines["a"]
+    done = threading.Semaphore(0)
+    for _ in range(600):
+        a.publish_soon("s", bytes(100_000), lambda became: done.release(), deadline_s=20)
+    for _ in range(600):
+        assert done.acquire(timeout=PATIENCE_S)
+    a.engine.taken("s", 1, 0)  # nobody follows yet
+    a.engine.follow("s", 0, 1)
+    a.engine.taken("s", 1, 0)
+    a.wait_followed(80)
+    # Another stream has all the time that it takes.
+    engines.make_stream("other")
+    a.publish("other", b"x")
+    a.engine.follow("other", 0, 2)
+    a.wait_followed(1, 2)
+    assert 80 <= len(a.followed().entries) < 200
+    taken = 0
+    while taken < 600:
+        taken = a.wait_followed(taken + 1)[-1].place
+        a.engine.taken("s", 1, taken)
+    assert [entry.place for entry in a.followed().entries] == list(range(1, 601))
+
+
+def test_a_leader_that_is_killed_loses_nothing_that_was_acknowledged(engines):
+    follow_all(engines)
+    producers = [Producer(node) for node in engines]
+    wait_until(lambda: all(len(each.stored) > 50 for each in producers), 20)
+    leader = engines.leader("s")
+    leader.kill_server()
+    others = [each for each in producers if each.node is not leader]
+    before = [len(each.stored) for each in others]
+    wait_until(
+        lambda: all(len(each.stored) > n + 50 for each, n in zip(others, before, strict=True)), 20
+    )
+    leader.start_server()
+    leader.wait_connected(2)
+    mine = producers[engines.nodes.index(leader)]
+    was = len(mine.stored)
+    wait_until(lambda: len(mine.stored) > was + 10, 20)
+    for each in producers:
+        each.stop()
+    assert_nothing_missing(engines, *producers)
+    assert any(not each.is_sure for each in mine.refused)
+    assert leader.heard(Disconnected)
+
+
+def test_a_follower_that_is_killed_goes_on_where_it_was(engines):
+    follow_all(engines)
+    leader = engines.leader("s")
+    follower = next(node for node in engines if node is not leader)
+    producer = Producer(leader)
+    wait_until(lambda: len(producer.stored) > 50, 20)
+    follower.kill_server()
+    was = len(producer.stored)
+    wait_until(lambda: len(producer.stored) > was + 200, 20)
+    follower.start_server()
+    follower.wait_connected(2)
+    producer.stop()
+    assert_nothing_missing(engines, producer)
+
+
+def test_without_a_majority_nothing_is_stored_and_with_one_it_goes_on(engines):
+    follow_all(engines)
+    a, b, c = engines
+    assert a.publish("s", b"before") == Stored(1)
+    b.kill_server()
+    c.kill_server()
+    refusals: list[NotStored] = []
+
+    def is_leaderless() -> bool:
+        refused = a.publish("s", b"meanwhile", entry_id="meanwhile", deadline_s=1.0)
+        assert isinstance(refused, NotStored)
+        refusals.append(refused)
+        return refused.is_sure
+
+    wait_until(is_leaderless, PATIENCE_S)
+    assert isinstance(a.stream_state("s", 1.0), NoQuorum)
+    assert a.state().leader == ""
+    for node in (b, c):
+        node.start_server()
+        node.wait_connected(2)
+    became: list[Stored | NotStored] = []
+
+    def is_stored() -> bool:
+        became.append(a.publish("s", b"meanwhile", entry_id="meanwhile", deadline_s=1.0))
+        return isinstance(became[-1], Stored)
+
+    wait_until(is_stored, PATIENCE_S)
+    # Once, also where one of those that nobody has acknowledged was stored after all.
+    assert became[-1] == Stored(2)
+    assert assert_equal(engines, 2) == [b"before", b"meanwhile"]
+
+
+def test_entries_that_the_stream_has_forgotten_are_told_before_anything_else(start_engines):
+    engines = start_engines()
+    engines.make_stream("s", bytes_max=1 << 20)
+    a = engines["a"]
+    for _ in range(20):
+        assert isinstance(a.publish("s", bytes(100_000)), Stored)
+    first = a.stream_state("s").first_place
+    assert first > 1
+    a.engine.follow("s", 0, 1)
+    a.wait_for(lambda: a.followed().ends)
+    assert a.followed().ends == [Forgotten("s", 1, first)]
+    assert a.followed().entries == []
+    a.engine.follow("s", first - 1, 2)
+    assert [entry.place for entry in a.wait_followed(21 - first, 2)] == list(range(first, 21))
+
+
+def test_a_stream_that_is_deleted_is_lost_and_one_of_the_same_name_is_another(engines):
+    follow_all(engines)
+    a = engines["a"]
+    a.publish("s", b"x")
+    assert_equal(engines, 1)
+    assert a.call(lambda told: a.engine.delete_stream("s", told)) is None
+    assert a.call(lambda told: a.engine.delete_stream("s", told)) is None
+    for node in engines:
+        node.wait_for(lambda node=node: node.followed().ends)
+        assert node.followed().ends == [Lost("s", 1)]
+    assert isinstance(a.stream_state("s"), UnknownStream)
+    engines.make_stream("s")
+    a.publish("s", b"y")
+    a.engine.follow("s", 0, 2)
+    assert [entry.payload for entry in a.wait_followed(1, 2)] == [b"y"]
+    assert a.followed().ends == [Lost("s", 1)]
+
+
+def test_who_follows_no_more_hears_nothing_and_a_second_follow_replaces_the_first(engines):
+    a = engines["a"]
+    a.engine.follow("s", 0, 1)
+    a.publish("s", b"1")
+    a.wait_followed(1)
+    a.engine.follow("s", 0, 2)
+    a.wait_followed(1, 2)
+    a.publish("s", b"2")
+    a.wait_followed(2, 2)
+    assert len(a.followed(1).entries) == 1
+    a.engine.unfollow("s")
+    a.publish("s", b"3")
+    a.engine.follow("s", 2, 3)
+    a.wait_followed(1, 3)
+    assert len(a.followed(2).entries) == 2
+
+
+def test_of_two_that_change_a_key_at_once_one_is_told_so_and_all_hear_the_same(engines):
+    a, b, c = engines
+    first = a.put_catalog("k", b"1", 0)
+    assert isinstance(first, int)
+    assert isinstance(b.put_catalog("k", b"2", 0), CatalogChangedMeanwhile)
+    second = b.put_catalog("k", b"2", first)
+    assert isinstance(second, int)
+    assert second > first
+    other = c.put_catalog("K-_9", b"", 0)
+
+    def is_heard(node: EngineNode) -> bool:
+        return node.catalog() == {"k": (b"2", second), "K-_9": (b"", other)}
+
+    for node in engines:
+        # A value that was replaced at once need not be heard.
+        node.wait_for(partial(is_heard, node))
+
+
+def test_at_each_connection_the_newest_of_each_key_is_heard(engines):
+    a, b, _ = engines
+    revision = 0
+    for turn in range(5):
+        revision = a.put_catalog("k", str(turn).encode(), revision)
+    b.wait_for(lambda: b.catalog().get("k") == (b"4", revision))
+    b.kill_server()
+    a.put_catalog("other", b"x", 0)
+    b.start_server()
+    b.wait_connected(2)
+    at = max(index for index, event in enumerate(b.events) if isinstance(event, Connected))
+    b.wait_for(lambda: len([e for e in b.events[at:] if isinstance(e, CatalogChanged)]) >= 2)
+    heard = [(e.key, e.value) for e in b.events[at:] if isinstance(e, CatalogChanged)]
+    assert heard == [("k", b"4"), ("other", b"x")]
+
+
+def test_a_node_asks_another_and_is_told_where_nobody_answers(engines):
+    a, b, _ = engines
+    assert a.ask("b", b"hello") == b"HELLO"
+    assert a.ask("a", b"") == b""
+    payload = b"x" * (16 << 20)
+    assert b.ask("a", payload, 20.0) == payload.upper()
+    assert a.ask("nobody", b"hello") is None
+    assert len(a.heard(PeerAsked)) == 2
+    b.close()
+    assert a.ask("b", b"hello", 1.0) is None
+
+
+def test_what_is_there_and_who_leads_it_is_told(engines):
+    a = engines["a"]
+    a.publish("s", bytes(1000))
+    wait_until(lambda: set(a.stream_state("s").replicas.values()) == {0}, 10)
+    state = a.stream_state("s")
+    assert state.leader in "abc"
+    assert set(state.replicas) == set("abc")
+    assert state.size_bytes > 1000
+    assert state.changed == ()
+    whole = a.state()
+    assert whole.leader in "abc"
+    assert whole.nodes == {"a": True, "b": True, "c": True}
+    assert whole.size_bytes > 1000
+    victim = next(node for node in engines if node.name not in (whole.leader, "a"))
+    victim.kill_server()
+    wait_until(lambda: a.state().nodes[victim.name] is False, 20)
+    wait_until(lambda: a.stream_state("s").replicas[victim.name] == -1, 20)
+
+
+def test_a_stream_is_made_once_and_not_on_more_nodes_than_there_are(engines):
+    a, b, _ = engines
+    assert b.make_stream("s") is None
+    error = a.make_stream("large", replicas=5)
+    assert isinstance(error, TooFewNodes)
+    assert (error.wanted, error.live) == (5, 3)
+    # What a stream remembers may be another amount by now.
+    assert isinstance(a.make_stream("s", replicas=1), LogEngineUnfit)
+    assert a.make_stream("s", bytes_max=1 << 21) is None
+
+
+def test_a_stream_that_somebody_has_changed_is_named(engines):
+    a = engines["a"]
+    names = Names("t.est")
+    settings = {
+        "name": names.stream("s"), "subjects": [names.subject("s")], "num_replicas": 3,
+        "retention": "limits", "storage": "file", "discard": "old", "max_age": 10**9,
+        "max_bytes": 64 << 20, "duplicate_window": 10**9, "deny_delete": True, "deny_purge": True,
+    }  # fmt: skip
+    assert "error" not in ask_server(a, f"$JS.API.STREAM.UPDATE.{names.stream('s')}", settings)
+    changed = a.stream_state("s").changed
+    assert [each.partition(":")[0] for each in changed] == ["max_age", "duplicate_window"]
+    error = a.make_stream("s")
+    assert isinstance(error, LogEngineUnfit)
+    assert "max_age: 1000000000, not 0" in str(error)
+
+
+def ask_server(node: EngineNode, subject: str, question: dict[str, Any]) -> dict[str, Any]:
+    """Ask a server something that an engine never would."""
+    import asyncio  # noqa: PLC0415
+
+    from poe.cluster.log.nats_link import Link  # noqa: PLC0415 - an extra
+
+    async def ask() -> dict[str, Any]:
+        target = node.server.target()
+        assert target is not None
+        link = await Link.connect(target, target.urls[0], target.login)
+        try:
+            return await link.ask(subject, question, 5.0)
+        finally:
+            await link.close()
+
+    return asyncio.run(ask())
+
+
+def test_a_node_that_is_forgotten_is_replaced_by_another_one(start_engines):
+    engines = start_engines(4)
+    engines.make_stream("s")
+    a = engines["a"]
+    for number in range(20):
+        assert isinstance(a.publish("s", str(number).encode()), Stored)
+    replicas = a.stream_state("s").replicas
+    spare = next(node for node in engines if node.name not in replicas)
+    victim = next(node for node in engines if node.name in set(replicas) - {"a"})
+    assert isinstance(a.call(lambda told: a.engine.forget_node("z", told)), UnknownNode)
+    victim.close()
+    wait_until(lambda: a.state().nodes.get(victim.name) is False, PATIENCE_S)
+    assert a.call(lambda told: a.engine.forget_node(victim.name, told)) is None
+    wait_until(lambda: victim.name not in a.state().nodes, PATIENCE_S)
+
+    def is_moved() -> bool:
+        state = a.stream_state("s", 1.0)
+        found = getattr(state, "replicas", {})
+        return victim.name not in found and found.get(spare.name) == 0
+
+    wait_until(is_moved, PATIENCE_S)
+    spare.engine.follow("s", 0, 1)
+    assert [int(entry.payload) for entry in spare.wait_followed(20)] == list(range(20))
+
+
+def test_a_server_with_a_certificate_of_another_authority_stays_outside(start_engines, tmp_path):
+    certificates = Certificates.make(tmp_path)
+    engines = start_engines(3, **files_of(certificates))
+    (tmp_path / "other").mkdir()
+    others = files_of(Certificates.make(tmp_path / "other"))
+    a = engines["a"]
+    engines.make_stream("s")
+    assert a.publish("s", b"x") == Stored(1)
+    stranger = Engines(tmp_path / "stranger", 1, **others).nodes[0]
+    routes = tuple(node.options.log_locator for node in engines)
+    stranger.options = type(stranger.options)(
+        cluster="t.est", cluster_port=stranger.options.cluster_port, log_engine="nats",
+        log_port=stranger.options.log_port, log_seeds=routes, **others,
+    )  # fmt: skip
+    stranger.server = type(stranger.server).prepare(stranger.options, stranger.folder, "z")
+    try:
+        stranger.start_server()
+        log = a.folder / "log" / "nats.log"
+        wait_until(lambda: "TLS route handshake error" in log.read_text(), 20)
+        assert a.state().nodes == {"a": True, "b": True, "c": True}
+    finally:
+        stranger.close()
+
+
+def files_of(certificates: Certificates) -> dict[str, Any]:
+    return {
+        "cluster_certificate": certificates.file("server.pem"),
+        "cluster_key": certificates.file("server.key"),
+        "cluster_ca": certificates.file("ca.pem"),
+    }
+
+
+class Elsewhere:
+    """Says another thing of where a server is than the server does."""
+
+    def __init__(self, change: Callable[[NatsTarget], NatsTarget | None], node: EngineNode) -> None:
+        self.change, self.node = change, node
+
+    def target(self) -> NatsTarget | None:
+        target = self.node.server.target()
+        return None if target is None else self.change(target)
+
+
+def test_who_does_not_know_the_secret_is_not_let_in(start_engines):
+    from poe.cluster.log.nats_engine import NatsEngine  # noqa: PLC0415 - an extra
+
+    engines = start_engines(1)
+    wrong = Elsewhere(lambda target: NatsTarget(target.urls, Login("poe", "wrong")), engines["a"])
+    heard: list[Any] = []
+    engine = NatsEngine("x", "t.est", wrong)
+    engine.open(heard.append)
+    try:
+        wait_until(lambda: heard, 10)
+        (event,) = heard
+        assert isinstance(event, Disconnected)
+        assert event.why.endswith("does not let this node in")
+        told: list[Any] = []
+        engine.publish("s", "1", b"x", 1.0, told.append)
+        wait_until(lambda: told, 10)
+        assert told[0].is_sure
+    finally:
+        engine.close()
+
+
+def test_a_server_that_is_too_old_or_takes_too_little_is_not_used(nats_program):
+    """It says so itself, as it is connected: here a few lines that speak for it."""
+    from poe.cluster.log.nats_engine import NatsEngine  # noqa: PLC0415 - an extra
+    from tests.cluster.log.old_server import old_server  # noqa: PLC0415
+
+    del nats_program
+    answers: list[tuple[dict[str, Any], str]] = [
+        ({"version": "2.9.10"}, "is version 2.9.10"),
+        ({"version": "2.15.1", "max_payload": 1 << 20}, "set `max_payload`"),
+        ({"version": "2.15.1", "jetstream": False}, "no JetStream"),
+    ]
+    for said, why in answers:
+        with old_server(**said) as url:
+            heard: list[Any] = []
+            engine = NatsEngine("x", "c", Fixed(url))
+            engine.open(heard.append)
+            try:
+                wait_until(partial(bool, heard), 10)
+                assert why in heard[0].why
+            finally:
+                engine.close()
+
+
+class Fixed:
+    """A server at a url."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def target(self) -> NatsTarget:
+        return NatsTarget((self.url,))
+
+
+def test_what_is_under_way_when_it_is_closed_is_told_once(engines):
+    a = engines["a"]
+    told: list[Any] = []
+    for number in range(200):
+        a.publish_soon("s", bytes(10_000), told.append, entry_id=str(number))
+    a.engine.stream_state("s", 5.0, told.append)
+    a.engine.ask("b", b"x", 5.0, told.append)
+    a.engine.put_catalog("k", b"x", 0, told.append)
+    a.engine.close()
+    a.is_open = False
+    assert len(told) == 203
+    before = len(a.events)
+    a.engine.publish("s", "late", b"x", 1.0, told.append)
+    assert told[-1].is_sure
+    a.engine.stream_state("s", 1.0, told.append)
+    assert isinstance(told[-1], NoQuorum)
+    a.engine.close()
+    assert len(a.events) == before
+    assert len(told) == 205
+    a.open()
+    a.wait_connected(2)
+    assert isinstance(a.publish("s", b"again"), Stored)
