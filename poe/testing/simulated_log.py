@@ -239,6 +239,10 @@ class SimulatedEngine:
         if self.name not in self._log._cut:  # noqa: SLF001 - its own part
             self._catch_up(stream)
 
+    def taken(self, stream: str, follow_id: int, place: int) -> None:
+        """Note nothing: all is in memory anyway."""
+        del stream, follow_id, place
+
     def unfollow(self, stream: str) -> None:
         """Follow it no more."""
         self._followed.pop(stream, None)

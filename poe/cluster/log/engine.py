@@ -186,7 +186,9 @@ class LogEngine(Protocol):
         bytes_max: int,
         told: Callable[[PoeError | None], None],
     ) -> None:
-        """Make a stream on so many nodes, if it is not there; beyond `bytes_max` the oldest go.
+        """Make a stream on so many nodes, beyond `bytes_max` of which the oldest entries go.
+
+        One that is there gets these numbers.
 
         Told `TooFewNodes`, `NoQuorum`, or another `ClusterError` where it cannot be done.
         """

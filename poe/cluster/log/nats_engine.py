@@ -40,6 +40,7 @@ from poe.cluster.log.nats_api import (
     REPLICAS_ALONE,
     STREAM_NAME_IN_USE,
     STREAM_NOT_FOUND,
+    UPDATE,
     WRONG_LAST_SEQUENCE,
     answer_to_publish,
     catalog_settings,
@@ -560,15 +561,24 @@ class NatsEngine:
         code = error_code(answer)
         if code in (NO_SUITABLE_PEERS, REPLICAS_ALONE):
             raise TooFewNodes(replicas, await self._live_count(replicas))
+        what = f"stream {stream!r}"
         if code == STREAM_NAME_IN_USE:
             answer = await self._api(INFO + name, None, stream)
-            code = error_code(answer)
-        error = error_of(answer, f"stream {stream!r}")
+        error = error_of(answer, what)
         if error is not None:
             raise error
-        changed = changed_settings(wanted, answer["config"])
+        found = answer["config"]
+        theirs = {key: found[key] for key in ("num_replicas", "max_bytes")}
+        changed = changed_settings(wanted | theirs, found)
         if changed:
             raise unfit_stream(name, changed)
+        if changed_settings(wanted, found) or found["max_bytes"] != wanted["max_bytes"]:
+            answer = await self._api(UPDATE + name, wanted, stream)
+            if error_code(answer) in (NO_SUITABLE_PEERS, REPLICAS_ALONE):
+                raise TooFewNodes(replicas, await self._live_count(replicas))
+            error = error_of(answer, what)
+            if error is not None:
+                raise error
 
     async def _live_count(self, replicas: int) -> int:
         """Return how many nodes' engines are reached; too few of them, where nobody says it."""

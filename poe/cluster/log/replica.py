@@ -245,8 +245,9 @@ class Replica(GenServer):
 
     async def _hear(self, event: Entries | Forgotten | Lost) -> None:
         match event:
-            case Entries(_, _, entries):
+            case Entries(stream, follow_id, entries):
                 await self._take(entries)
+                self._parts.engine.taken(stream, follow_id, entries[-1].place)
             case Forgotten(_, _, first_place):
                 await self._fetch(first_place)
             case Lost():

@@ -372,9 +372,18 @@ def test_a_stream_is_made_once_and_not_on_more_nodes_than_there_are(engines):
     error = a.make_stream("large", replicas=5)
     assert isinstance(error, TooFewNodes)
     assert (error.wanted, error.live) == (5, 3)
-    # What a stream remembers may be another amount by now.
-    assert isinstance(a.make_stream("s", replicas=1), LogEngineUnfit)
-    assert a.make_stream("s", bytes_max=1 << 21) is None
+
+
+def test_a_stream_gets_other_numbers_of_replicas_and_of_bytes(engines):
+    a = engines["a"]
+    for number in range(30):
+        assert isinstance(a.publish("s", bytes(100_000), entry_id=str(number)), Stored)
+    assert a.make_stream("s", replicas=1, bytes_max=1 << 20) is None
+    wait_until(lambda: len(a.stream_state("s").replicas) == 1, 20)
+    assert a.stream_state("s").first_place > 20
+    assert a.make_stream("s", replicas=3, bytes_max=1 << 24) is None
+    wait_until(lambda: list(a.stream_state("s").replicas.values()) == [0, 0, 0], 20)
+    assert isinstance(a.make_stream("s", replicas=5), TooFewNodes)
 
 
 def test_a_stream_that_somebody_has_changed_is_named(engines):
