@@ -244,7 +244,8 @@ def _holders(
 def disordered(history: History) -> Iterator[str]:
     """While one life of a node hands out, each producer's messages there come in their order.
 
-    But for what it has dropped, or had no room for, and has got from another one.
+    But for what it has dropped, or had no room for, and has got from another one. It drops what all
+    groups are done with that it knows, and another one may be made then at a node which has not.
     """
     dropped = {message for event in history.of("dropped") for message in event.messages}
     order = {
@@ -261,8 +262,9 @@ def disordered(history: History) -> Iterator[str]:
         if len(servers) > 1:
             continue
         firsts: dict[str, list[str]] = defaultdict(list)
+        unknown = _done_unknown(history, group, *servers)
         for message in dict.fromkeys(each for event in events for each in event.messages):
-            if message in order:
+            if message in order and message not in unknown:
                 asked = order[message][0]
                 if (asked.node, asked.life) in servers:
                     firsts[asked.client].append(message)
@@ -270,6 +272,22 @@ def disordered(history: History) -> Iterator[str]:
             for one, other in pairwise(messages):
                 if order[one][1:] > order[other][1:]:
                     yield f"{group} got {one} of {client} before {other}"
+
+
+def _done_unknown(history: History, group: GroupName, server: tuple[str, int]) -> set[str]:
+    """Return what other groups were done with while a life of a node may not have known of one."""
+    made = history.groups.get(group)
+    done: dict[str, int] = {}
+    for (other, message), at_us in history.done_us.items():
+        if other != group and other[0] == group[0]:
+            done[message] = min(at_us, done.get(message, at_us))
+    if made is None:
+        return set(done)
+    known = {
+        at_us: made.at_us <= at_us and server in history.knowers(made, at_us, AGREED_US)
+        for at_us in set(done.values())
+    }
+    return {message for message, at_us in done.items() if not known[at_us]}
 
 
 def _is_held_at_once(history: History, put: Put, message: str) -> bool:

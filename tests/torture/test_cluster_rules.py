@@ -85,6 +85,17 @@ OVER = [
 ]
 """One message came twice and was done, and then the life of its origin was over."""
 
+
+def done_elsewhere(made_at_s):
+    """The sound history, of another group; and `g` is made at a time, by whom all else is done."""
+    return [
+        *(each._replace(group="other") if each.group else each for each in SOUND),
+        event(made_at_s, "group", A, client="x", state="at-least-once"),
+        event(32, "ack", A, (M1, M2)),
+        event(32, "acked", A, (M1, M2)),
+    ]
+
+
 BROKEN = {
     "never done": ("lost", without("ack", "acked")),
     "done by who held it no more": (
@@ -163,6 +174,10 @@ BROKEN = {
             Event(19_600_000, "down", **A, peers=("b",), made=1),
         ],
     ),
+    "later first, though others were done with it, for the group was known": (
+        "disordered",
+        [*done_elsewhere(10), event(31, "handed", A, (M2,)), event(31.1, "handed", A, (M1,))],
+    ),
     "later first": (
         "disordered",
         [*without("handed"), event(21, "handed", A, (M2,)), event(21.1, "handed", A, (M1,))],
@@ -202,6 +217,11 @@ ALLOWED = {
         event(60, "report", A, (M1,), state="certain"),
     ],
     "told to be dropped": [*without("ack", "acked"), event(23, "dropped", A, (M1, M2))],
+    "later first, which its origin had dropped before it knew of the group": [
+        *done_elsewhere(25),
+        event(31, "handed", A, (M2,)),
+        event(31.1, "handed", A, (M1,)),
+    ],
     "a dead letter": [*without("ack", "acked"), event(23, "dead", A, (M1, M2))],
     "a put that nobody was answered": without("answered", "ack", "acked"),
     "twice, and named": [*TWICE, *(event(60, "report", node, (M1,)) for node in NODES)],
