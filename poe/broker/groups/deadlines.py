@@ -18,8 +18,11 @@ _T = TypeVar("_T", bound=Timed)
 
 def earliest(*times_us: int | None) -> int | None:
     """Return the earliest of some times, any of which may be none."""
-    known_us = [each for each in times_us if each is not None]
-    return min(known_us) if known_us else None
+    first_us = None
+    for each in times_us:
+        if each is not None and (first_us is None or each < first_us):
+            first_us = each
+    return first_us
 
 
 class Deadlines(Generic[_T]):

@@ -43,7 +43,9 @@ class RangeSet:
 
     def add(self, after: int, last: int) -> None:
         """Add a range that overlaps none that is there."""
-        if not self._goes_on(after, last):
+        if self._chunks and self._chunks[-1][-1] == after < last:
+            self._go_on(last)
+        else:
             self._toggle(after)
             self._toggle(last)
 
@@ -81,7 +83,8 @@ class RangeSet:
 
     def join(self, after: int, last: int) -> list[Bounds]:
         """Have all of a range there; return the parts that were not."""
-        if self._goes_on(after, last):
+        if self._chunks and self._chunks[-1][-1] == after < last:
+            self._go_on(last)
             return [(after, last)]
         parts = self.without(after, last)
         for part in parts:
@@ -104,14 +107,11 @@ class RangeSet:
         self.remove(after, last)
         return last
 
-    def _goes_on(self, after: int, last: int) -> bool:
-        """Add a range that begins where all ends; return whether it does."""
-        chunks = self._chunks
-        if not chunks or not chunks[-1][-1] == after < last:
-            return False
-        chunks[-1][-1] = last
-        self._firsts[-1] = chunks[-1][0]
-        return True
+    def _go_on(self, last: int) -> None:
+        """Have the last range end later."""
+        chunk = self._chunks[-1]
+        chunk[-1] = last
+        self._firsts[-1] = chunk[0]
 
     def _ends_within(self, after: int, last: int) -> list[int]:
         """Return the ends of the parts of a range that are there: of each its begin and its end."""

@@ -114,6 +114,9 @@ class GroupShare:
         self._asked_us = 0
         """When one has asked last."""
         self._paused = Paused(record.queue, record.name, 0, is_paused=False)
+        self._due_us: int | None = None
+        self._is_due_known = False
+        """Whether nothing has changed since that was reckoned."""
         self._past = known.past
         self._effects: list[Effect] = []
 
@@ -201,10 +204,12 @@ class GroupShare:
     def cancel(self, token: object, now_us: int) -> None:
         """Forget who asked; it is gone."""
         del now_us
+        self._is_due_known = False
         self._polls.pop(token, None)
 
     def release_waiting(self) -> None:
         """Answer all who wait that nothing has come: the node is about to stop."""
+        self._is_due_known = False
         polls, self._polls = self._polls, {}
         for token, poll in polls.items():
             self._answer_nothing(token, poll)
@@ -401,6 +406,11 @@ class GroupShare:
         """Return what is done of a stream; it is not to be changed."""
         return self._ledger.knowledge.get(stream).done
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether there are news or effects to take."""
+        return bool(self._effects) or self._ledger.knowledge.has_news
+
     def take_news(self) -> Sequence[Known]:
         """Return what this node has done, granted and so on since the last time."""
         return self._ledger.knowledge.take_news()
@@ -411,6 +421,7 @@ class GroupShare:
 
     def forget(self, stream: StreamId) -> None:
         """Drop all that is known of a stream, which is over and done everywhere."""
+        self._is_due_known = False
         heard = {self._ledger.me, *self._peers}
         self._past.extend(repeated_of(stream, self._ledger.knowledge.get(stream), heard))
         self._ceding.forget(stream)
@@ -428,6 +439,7 @@ class GroupShare:
         Raises:
             PoeError: what it says cannot be so; nothing was taken.
         """
+        self._is_due_known = False
         match frame:
             case NodeWant():
                 self._effects += self._lending.hear_want(node, frame, now_us)
@@ -507,6 +519,11 @@ class GroupShare:
 
     def next_deadline_us(self) -> int | None:
         """Return when to call `expire` next."""
+        if not self._is_due_known:
+            self._due_us, self._is_due_known = self._reckon_deadline_us(), True
+        return self._due_us
+
+    def _reckon_deadline_us(self) -> int | None:
         ask_us = None
         if self._is_hungry:
             ask_us = self._borrowing.next_ask_us(self._peers, self._hungry_us)
@@ -523,6 +540,7 @@ class GroupShare:
 
     def _go_on(self, now_us: int) -> None:
         """Do what a change brings about for members that wait, then for other nodes."""
+        self._is_due_known = False
         if self._shared.next_dying() is not None:
             self._effects += self._burials.bury(now_us)
         self._take_changes()

@@ -173,6 +173,11 @@ class Knowledge:
         """Return all that is known of a stream."""
         return self.get(stream).as_known(self._group, stream)
 
+    @property
+    def has_news(self) -> bool:
+        """Whether something has grown here since news were taken."""
+        return bool(self._news)
+
     def take_news(self) -> list[Known]:
         """Return what has grown here since the last time."""
         news, self._news = self._news, {}

@@ -994,7 +994,8 @@ class BestEffortQueue:
                     if is_over:
                         self._finished(stream, now_us)
             for share in self._shares.values():
-                self._take_from(share, now_us)
+                if share.has_changed:
+                    self._take_from(share, now_us)
         self._log.compact(self.copies.bytes_count, self._entries, now_us)
         self._effects.extend(self._gossip.news(self._peers, now_us))
 

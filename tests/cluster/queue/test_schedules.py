@@ -6,6 +6,7 @@ from itertools import combinations
 import pytest
 
 from poe.cluster.identity import StreamId
+from poe.cluster.queue.group_share import GroupShare
 from poe.cluster.queue.queue import BestEffortQueue
 from poe.cluster.ranges import covered
 from poe.errors import PoeError, TooFewNodes
@@ -171,3 +172,16 @@ def test_whatever_goes_wrong_on_the_way_nothing_is_lost_and_all_come_to_the_same
         print(f"schedule {seed}: {schedule.count} nodes, {schedule.wanted} copies")
         schedule.run(80)
         check(schedule)
+
+
+def test_what_a_share_keeps_of_its_deadline_is_what_would_be_reckoned_anew(monkeypatch):
+    kept = GroupShare.next_deadline_us
+
+    def checked(share):
+        due_us = kept(share)
+        assert due_us == share._reckon_deadline_us()  # noqa: SLF001 - what it is to be equal to
+        return due_us
+
+    monkeypatch.setattr(GroupShare, "next_deadline_us", checked)
+    for seed in range(10):
+        Schedule(seed).run(60)
