@@ -606,12 +606,14 @@ class NatsEngine:
             raise error
         settings, state, cluster = answer["config"], answer["state"], answer.get("cluster", {})
         leader = str(cluster.get("leader", ""))
-        if not leader:
-            raise NoQuorum(stream)
         replicas = {leader: 0} | {
             str(each["name"]): int(each.get("lag", 0)) if is_reached(each) else -1
             for each in cluster.get("replicas", ())
         }
+        # Who has lost the others leads on for 10 s, and stores nothing.
+        there = sum(behind >= 0 for behind in replicas.values())
+        if not leader or 2 * there <= len(replicas):
+            raise NoQuorum(stream)
         wanted = stream_settings(
             name, self._names.subject(stream), settings["num_replicas"], settings["max_bytes"]
         )
@@ -721,12 +723,11 @@ class NatsEngine:
         named = {str(each["name"]): each for each in meta.get("replicas", ())}
         # Others than the leader know of no other node whether it is reached.
         nodes = {name: bool(leader) and is_reached(each) for name, each in named.items()}
-        return EngineState(
-            str(link.info.get("version", "")),
-            leader,
-            nodes | ({leader: True} if leader else {}) | {self._name: True},
-            int(own.get("storage", 0)),
-        )
+        nodes |= ({leader: True} if leader else {}) | {self._name: True}
+        # It notices after 10 s that it leads nobody.
+        leads = 2 * sum(nodes.values()) > len(nodes)
+        version = str(link.info.get("version", ""))
+        return EngineState(version, leader if leads else "", nodes, int(own.get("storage", 0)))
 
     async def _state_by_catalog(self, link: Link, deadline_s: float) -> EngineState:
         """Return what a client may know of servers that are somebody else's."""

@@ -52,9 +52,11 @@ ASK_S: Final = 3.0
 AGAIN_S: Final = 0.25
 EXPIRES_S: Final = 30.0
 MISSING_LOOKS: Final = 4
-MISSING_S: Final = 3.0
+MISSING_S: Final = 6.0
 """A stream is lost when it was not there at so many looks in a row, which took so long: servers
 that have just started may not know of it yet."""
+BEHIND_S: Final = 30.0
+"""Or when it ended before what was followed already: who leads it may still read its own log."""
 
 _TOO_LARGE: Final = "Message Size Exceeds"
 
@@ -257,7 +259,7 @@ class StreamFollow(Consumer):
         """See whether the stream is that which was followed, and remembers the next entry."""
         answer = await link.ask(INFO + self._name, None, ASK_S)
         if error_code(answer) == STREAM_NOT_FOUND:
-            return self._is_missing()
+            return self._is_missing(MISSING_S)
         if error_code(answer):
             raise _Again
         made, state = str(answer["created"]), answer["state"]
@@ -267,7 +269,7 @@ class StreamFollow(Consumer):
             return False
         if last < self.next - 1:
             # It may only be a server that is behind, for a moment.
-            return self._is_missing()
+            return self._is_missing(BEHIND_S)
         self._missing = 0
         self._made = made
         if first > self.next:
@@ -275,12 +277,13 @@ class StreamFollow(Consumer):
             return False
         return True
 
-    def _is_missing(self) -> bool:
+    def _is_missing(self, patience_s: float) -> bool:
+        """End the follow, once it has been so for long enough."""
         now_s = time.monotonic()
         if self._missing == 0:
             self._missing_since_s = now_s
         self._missing += 1
-        if self._missing < MISSING_LOOKS or now_s - self._missing_since_s < MISSING_S:
+        if self._missing < MISSING_LOOKS or now_s - self._missing_since_s < patience_s:
             raise _Again
         self._end(Lost(self.stream, self.follow_id))
         return False

@@ -1,7 +1,9 @@
 """Servers of the replicated log on loopback, each with an engine, which say what they heard."""
 
 import contextlib
+import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -24,7 +26,6 @@ from poe.cluster.log.engine import (
 from poe.cluster.log.nats_server import NatsServer
 from poe.cluster.options import ClusterOptions
 from poe.errors import PoeError
-from tests.cluster.fabric.listener import free_port
 from tests.python_process import ROOT, environment
 from tests.waiting import wait_until
 
@@ -192,11 +193,22 @@ class EngineNode:
         return answer
 
 
+def quiet_ports(count: int) -> list[int]:
+    """Return ports that are free, and that nobody gets who takes any, as servers do meanwhile."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found += [port] if port not in found else []
+    return found
+
+
 class Engines:
     """A cluster of them."""
 
     def __init__(self, folder: Path, count: int, **options: Any) -> None:
-        ports = [(free_port(), free_port()) for _ in range(count)]
+        quiet = quiet_ports(2 * count)
+        ports = list(zip(quiet[:count], quiet[count:], strict=True))
         seeds = tuple(f"127.0.0.1:{port}" for _, port in ports)
         self.nodes = [
             EngineNode(

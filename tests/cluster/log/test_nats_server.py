@@ -24,7 +24,7 @@ from poe.cluster.log.nats_server import (
 from poe.cluster.options import ClusterOptions
 from poe.errors import LogEngineMissing, LogEngineUnfit
 from poe.supervision import Supervisor
-from tests.cluster.fabric.listener import free_port
+from tests.cluster.log.engines import quiet_ports
 from tests.waiting import wait_until
 
 FILES = {
@@ -162,9 +162,7 @@ class _Root(Supervisor):
 
 @pytest.mark.slow
 def test_the_server_runs_beside_its_node_is_started_again_and_ends_with_it(nats_program, tmp_path):
-    server = NatsServer.prepare(
-        options(cluster_port=free_port(), log_port=free_port()), tmp_path, "n1"
-    )
+    server = NatsServer.prepare(options(log_port=quiet_ports(1)[0]), tmp_path, "n1")
     spec = server.spec()
     assert (spec.id, spec.name) == (LOG_SERVER_SUP, LOG_SERVER_SUP)
     system = LoopSystem()
