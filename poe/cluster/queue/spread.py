@@ -183,7 +183,7 @@ class Spread:
     def next_nodes(self, candidates: Candidates, now_us: int) -> list[NodeRef]:
         """Return whom to ask now, and take note that they are asked."""
         missing = self.wanted - len(self.made)
-        if missing <= 0:
+        if missing <= 0 or now_us >= self.deadline_us:
             return []
         self._look_us = self.deadline_us
         late = []

@@ -177,6 +177,17 @@ def test_where_nobody_else_is_left_a_node_is_asked_again_when_patience_is_over_a
     assert nodes.results["put"].state == "ok"
 
 
+def test_at_its_deadline_a_put_asks_nobody_any_more():
+    nodes = Wired(3)
+    nodes.put(0, [b"x"], deadline_s=HEDGE_MIN_US / 1e6 / 2)
+    nodes.lose()
+    nodes.now_us += HEDGE_MIN_US
+    nodes[0].tick(nodes.now_us)
+    nodes.collect()
+    assert nodes.results["put"][:2] == ("under", 1)
+    assert not [body for _, _, body in nodes.under_way if isinstance(decode(body), Store)]
+
+
 def test_who_answers_late_has_a_copy_more_and_it_does_not_count():
     nodes = Wired(3)
     nodes.put(0, [b"x"])
