@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from poe import client
     from poe.client.local_server import LocalServer
     from poe.cluster.fabric.interface import Fabric
+    from poe.cluster.identity import Peer
     from poe.cluster.log.engine import LogEngine
 
 logger = logging.getLogger("poe")
@@ -171,7 +172,8 @@ class Node:
             self._bound or BoundPorts(),
         )
         try:
-            cluster, log = self._cluster(), self._log(store)
+            me, cluster = self._cluster()
+            log = self._log(store, me)
         except PoeError:
             store.close()
             raise
@@ -204,11 +206,11 @@ class Node:
         self._store = store
         return self
 
-    def _cluster(self) -> ChildSpec | None:
-        """Return the node's part in its cluster; of one without nothing is loaded."""
+    def _cluster(self) -> "tuple[Peer | None, ChildSpec | None]":
+        """Return who the node is in its cluster, and its part; of one without nothing is loaded."""
         options = self.config.cluster
         if options.cluster is None:
-            return None
+            return None, None
         from poe.cluster.fabric_actor import FabricParts, fabric_specs  # noqa: PLC0415 - see there
         from poe.cluster.tree import ClusterParts, cluster_spec  # noqa: PLC0415
 
@@ -218,30 +220,33 @@ class Node:
             from poe.cluster.fabric.zenoh_fabric import open_fabric  # noqa: PLC0415 - and zenoh
 
             fabric = open_fabric(parts.options)
-        return cluster_spec(parts, fabric_specs(FabricParts(fabric, parts.me)))
+        return parts.me, cluster_spec(parts, fabric_specs(FabricParts(fabric, parts.me)))
 
-    def _log(self, store: Store) -> ChildSpec | None:
+    def _log(self, store: Store, me: "Peer | None") -> ChildSpec | None:
         """Return the node's part in the replicated log; of one without nothing is loaded."""
-        engine = self._log_engine
-        if engine is None:
+        options = self.config.cluster
+        if self._log_engine is None and (options.log_engine is None or me is None):
             return None
         from poe.cluster.log.logs import LogParts  # noqa: PLC0415 - a node without loads none of it
-        from poe.cluster.log.tree import log_spec  # noqa: PLC0415
+        from poe.cluster.log.tree import log_spec, open_engine  # noqa: PLC0415
 
+        engine, server = self._log_engine, None
+        if engine is None:
+            assert me is not None
+            engine, server = open_engine(options, self.config.dir, me.ref.id.hex())
         appendix = self.config.appendix
-        return log_spec(
-            LogParts(
-                engine,
-                engine.name,
-                self.config.dir,
-                self._routes,
-                self._clock,
-                store.check_sizes,
-                bytes_max=1 << 30,
-                count_limit=appendix.count_limit,
-                size_limit=appendix.size_limit,
-            )
+        parts = LogParts(
+            engine,
+            engine.name,
+            self.config.dir,
+            self._routes,
+            self._clock,
+            store.check_sizes,
+            bytes_max=options.log_bytes_max,
+            count_limit=appendix.count_limit,
+            size_limit=appendix.size_limit,
         )
+        return log_spec(parts, server)
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Stop accepting, finish what is under way, write everything to disk, release the folder.

@@ -39,6 +39,7 @@ from poe.cluster.log.engine import (
     LogEngine,
     Lost,
     PeerAsked,
+    StreamState,
 )
 from poe.cluster.log.engine_door import Ask, EngineDoor
 from poe.cluster.log.entry import ORIGIN_BYTES
@@ -84,6 +85,7 @@ LOOK_S: Final = 5.0
 KNOWN_S: Final = 2.0
 """How long a topic that is made waits for the other nodes to have it."""
 _KNOWN_PAUSE_S: Final = 0.02
+_STREAM_LOOK_S: Final = 1.0
 _BACKOFF: Final = Backoff(first_s=0.05, max_s=5.0, reset_after_s=60.0)
 
 
@@ -442,13 +444,32 @@ class Logs(GenServer):
             each: await self.call(self._refs[each], VerifyCopy(), timeout_s=None) for each in parts
         }
 
+    async def _stream_state(self, stream: str) -> dict[str, Any]:
+        """Return what the engine tells of a stream, or why it tells nothing."""
+        try:
+            state: StreamState = await self._ask(
+                partial(self._engine.stream_state, stream, _STREAM_LOOK_S)
+            )
+        except PoeError as error:
+            return {"leader": "", "engine_why": str(error)}
+        return {
+            "leader": state.leader,
+            "first_place": state.first_place,
+            "last_place": state.last_place,
+            "engine_bytes": state.size_bytes,
+            "behind": dict(state.replicas),
+        }
+
     async def _describe(self) -> dict[str, Any]:
-        told = {}
+        told: dict[bytes, dict[str, Any]] = {}
+        until_s = self.monotonic_s() + LOOK_S
         for topic, ref in sorted(self._refs.items()):
             try:
                 told[topic] = await self.call(ref, DescribeReplica())
             except ActorDead:
                 continue
+            if self.monotonic_s() < until_s:
+                told[topic] |= await self._stream_state(self._streams[topic])
         refused = {topic: str(error) for topic, error in sorted(self._refused.items())}
         engine: dict[str, Any] = {"version": self._connected, "why": self._why}
         engine |= {"leader": "", "nodes": {}, "bytes": 0}

@@ -230,7 +230,7 @@ class NatsServer:
             backoff=Backoff(first_s=0.2, max_s=10.0, jitter=0.2),
             name=LOG_SERVER,
         )
-        flags = SupervisorFlags(strategy=Strategy.ONE_FOR_ONE, intensity=10, period_s=10)
+        flags = SupervisorFlags(strategy=Strategy.ONE_FOR_ONE, intensity=10, period_s=60)
         return ChildSpec(
             id=LOG_SERVER_SUP,
             actor=Supervisor,

@@ -1,15 +1,24 @@
-"""The supervisor of a node's part in the replicated log, as child specs.
+"""The supervisors of a node's part in the replicated log, as child specs.
 
-log_sup              one_for_all
-├── replica_sup      simple_one_for_one, temporary children: a partition each
-└── logs             owns the engine, knows all replicated topics, and starts their replicas
+    log_sup                  one_for_one
+    ├── log_server_sup       only where the node starts its engine itself: see `nats_server.py`
+    └── copies_sup           one_for_all
+        ├── replica_sup      simple_one_for_one, temporary children: a partition each
+        └── logs             owns the way to the engine, knows all replicated topics, and starts
+                             their replicas
+
+The engine may end and be started again: what is read goes on, and puts wait for it.
 """
 
+from pathlib import Path
 from typing import Final
 
 from poe.broker.requests.log_messages import LOGS
+from poe.cluster.log.engine import LogEngine
 from poe.cluster.log.logs import REPLICA_SUP, LogParts, Logs
 from poe.cluster.log.replica import Replica
+from poe.cluster.options import ClusterOptions
+from poe.errors import LogEngineUnfit
 from poe.supervision import (
     ChildKind,
     ChildSpec,
@@ -20,10 +29,34 @@ from poe.supervision import (
 )
 
 LOG_SUP: Final = "log_sup"
+COPIES_SUP: Final = "copies_sup"
 
 
-def log_spec(parts: LogParts) -> ChildSpec:
-    """Return the spec of the supervisor."""
+def open_engine(
+    options: ClusterOptions, folder: Path, name: str
+) -> tuple[LogEngine, ChildSpec | None]:
+    """Return the engine of a node, and what runs its server, where that is the node's own.
+
+    Raises:
+        LogEngineMissing, LogEngineUnfit: there is none that promises can be kept with.
+    """
+    from poe.cluster.log.nats_engine import NatsEngine  # noqa: PLC0415 - loads the library
+    from poe.cluster.log.nats_server import NatsServer  # noqa: PLC0415
+    from poe.cluster.log.nats_target import OutsideServers  # noqa: PLC0415
+
+    assert options.cluster is not None
+    if options.log_urls:
+        return NatsEngine(name, options.cluster, OutsideServers(options)), None
+    try:
+        server = NatsServer.prepare(options, folder, name)
+    except OSError as error:
+        why = f"its folder cannot be written ({error.strerror or error})"
+        raise LogEngineUnfit(why, f"make {folder / 'log'} writable") from error
+    return NatsEngine(name, options.cluster, server), server.spec()
+
+
+def log_spec(parts: LogParts, server: ChildSpec | None = None) -> ChildSpec:
+    """Return the spec of the supervisor; `server` runs an engine of the node's own."""
     template = ChildSpec(id="replica", actor=Replica, restart=Restart.TEMPORARY)
     children = [
         ChildSpec(
@@ -35,11 +68,18 @@ def log_spec(parts: LogParts) -> ChildSpec:
         ),
         ChildSpec(id=LOGS, actor=Logs, args=(parts,), name=LOGS),
     ]
-    flags = SupervisorFlags(strategy=Strategy.ONE_FOR_ALL, intensity=5, period_s=10)
+    copies = ChildSpec(
+        id=COPIES_SUP,
+        actor=Supervisor,
+        args=(SupervisorFlags(strategy=Strategy.ONE_FOR_ALL, intensity=5, period_s=10), children),
+        kind=ChildKind.SUPERVISOR,
+        name=COPIES_SUP,
+    )
+    flags = SupervisorFlags(strategy=Strategy.ONE_FOR_ONE, intensity=5, period_s=10)
     return ChildSpec(
         id=LOG_SUP,
         actor=Supervisor,
-        args=(flags, children),
+        args=(flags, [copies] if server is None else [server, copies]),
         kind=ChildKind.SUPERVISOR,
         name=LOG_SUP,
     )

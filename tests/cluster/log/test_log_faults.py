@@ -1,0 +1,122 @@
+"""Replicated topics of real nodes, each with a nats-server, on hosts of their own."""
+
+import shutil
+import time
+
+import pytest
+
+from poe import protocol
+from poe.errors import NoQuorum, PoeError
+from tests.cluster.log.log_witness import LogWitness
+from tests.cluster.nodes import CALL_S, PORT, nodes
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def three(nats_program, tmp_path):
+    del nats_program
+    with nodes(tmp_path, 3, "--log-engine", "nats") as made:
+        make_topic(made)
+        yield made
+
+
+def make_topic(made, **properties):
+    """Make a topic; a cluster that has just begun elects who leads it first."""
+    with protocol.socket(made["a"].host.client_address, PORT, timeout_s=30) as socket:
+
+        def is_made():
+            try:
+                socket.control("topic_create", topic=b"t", properties={"replicas": 3, **properties})
+            except PoeError as error:
+                assert error.retriable, error
+                return False
+            return True
+
+        wait_until(is_made, 40)
+
+
+def are_same(node):
+    """Whether all copies are the same as those of a node, which could ask all."""
+    [rows] = node.control("cluster_verify").values()
+    assert not any(row["differing"] for row in rows), rows
+    return len(rows) == 2 and not any("error" in row or row["behind"] for row in rows)
+
+
+def leader(made):
+    """The node whose engine leads the stream."""
+    told = made["a"].control("cluster_logs")["topics"][b"t"]
+    names = {each.control("cluster")["node"].partition(".")[0]: each for each in made}
+    return names[told["leader"]]
+
+
+def test_a_killed_leader_takes_nothing_with_it_and_others_go_on(three):
+    with LogWitness(three) as witness:
+        witness.wait_more()
+        killed = leader(three)
+        killed.kill()
+        began_s = time.monotonic()
+        witness.wait_more(30, 40)
+        assert time.monotonic() - began_s < 30
+        killed.start()
+        killed.wait()
+        witness.wait_more()
+    witness.judge()
+    wait_until(lambda: are_same(three["a"]), 30)
+
+
+def test_a_cut_off_node_takes_no_puts_and_has_all_when_it_is_back(three):
+    with LogWitness(three) as witness:
+        witness.wait_more()
+        three.net.cut_off(three["c"].host)
+        witness.wait_more(30, 40)
+        with (
+            protocol.socket(three["c"].host.client_address, PORT, timeout_s=CALL_S * 3) as socket,
+            pytest.raises(PoeError) as refused,
+        ):
+            socket.write(b"t", [b"refused"])
+        assert socket.read(b"t", 0, 10), "reads go on"
+        three.net.connect(three["c"].host)
+        wait_until(lambda: three.sees(three["c"], set("abc")), 40)
+        witness.wait_more()
+    assert not isinstance(refused.value, NoQuorum) or refused.value.retriable
+    witness.judge()
+    wait_until(lambda: are_same(three["a"]), 40)
+
+
+def test_all_nodes_killed_at_once_lose_nothing_that_was_acknowledged(three):
+    with LogWitness(three) as witness:
+        witness.wait_more(60)
+        for node in three:
+            node.kill()
+    for node in three:
+        node.start()
+    three.wait_until_whole()
+    witness.judge()
+    wait_until(lambda: are_same(three["b"]), 40)
+
+
+def test_a_node_that_has_lost_its_folder_gets_all_back(three):
+    with LogWitness(three) as witness:
+        witness.wait_more(60)
+        three["c"].kill()
+        shutil.rmtree(three["c"].folder / "topics")
+        witness.wait_more(20, 40)
+        three["c"].start()
+        three.wait_until_whole()
+        witness.wait_more()
+    witness.judge()
+    wait_until(lambda: are_same(three["a"]), 40)
+
+
+def test_a_frozen_node_costs_the_others_little_and_has_all_when_it_is_thawed(three):
+    with LogWitness(three) as witness:
+        witness.wait_more()
+        frozen = next(each for each in three if each is not leader(three))
+        frozen.process.freeze()
+        witness.wait_more(60, 60)
+        frozen.process.thaw()
+        witness.wait_more()
+    witness.judge()
+    wait_until(lambda: are_same(three["a"]), 40)
