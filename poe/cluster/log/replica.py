@@ -53,6 +53,7 @@ from poe.cluster.log.engine import (
     Lost,
     NotStored,
     Stored,
+    StreamState,
 )
 from poe.cluster.log.engine_door import Ask
 from poe.cluster.log.entry import PutEntry, TrimEntry, decode_entry, encode_put, encode_trim
@@ -76,6 +77,7 @@ from poe.errors import (
     ActorDead,
     CopyIsBehind,
     CopyNotFetched,
+    NoQuorum,
     PoeError,
     PutTooLarge,
     RemoteProtocolError,
@@ -88,6 +90,8 @@ logger = logging.getLogger("poe.cluster")
 
 RETRY_S: Final = 1.0
 """Until a disk that did not take something is tried again."""
+LOOK_AGAIN_S: Final = 0.5
+"""Until it is looked again whether somebody leads a stream that nobody has led."""
 _HEAD_BYTES: Final = 64
 PUT_MAX_BYTES: Final = ENTRY_MAX_BYTES - _HEAD_BYTES
 """The largest put onto a replicated topic, with 4 bytes for each message."""
@@ -150,6 +154,12 @@ class VerifyCopy(NamedTuple):
     """Asked of a replica: compare its copy with those of the others; answers rows by node."""
 
 
+class _Looked(NamedTuple):
+    """Whether somebody leads the stream."""
+
+    is_led: bool
+
+
 class _Told(NamedTuple):
     number: int
     outcome: Stored | NotStored
@@ -171,6 +181,9 @@ class Replica(GenServer):
         self._follow_id = 0
         self._tick: Timer | None = None
         self._applied_count = 0
+        self._is_led = True
+        """Whether a put has a chance: one that was never published is stored nowhere for sure."""
+        self._is_looking = False
         fetch = FetchParts(
             parts.topic, parts.stream, parts.me, parts.engine, parts.door, parts.routes
         )
@@ -231,6 +244,14 @@ class Replica(GenServer):
             case _Told(number, outcome):
                 self._carry_out(self._puts.told(number, outcome, self.monotonic_s()))
                 self._tick_later()
+                if isinstance(outcome, NotStored):
+                    self._look()
+            case _Looked(is_led):
+                self._is_looking, self._is_led = False, is_led
+                if not is_led:
+                    self.send_after(LOOK_AGAIN_S, _LOOK)
+            case _ if message is _LOOK:
+                self._look()
             case PeerQuestion(question, answer):
                 await self._answer(question, answer)
             case _ if message is _TICK:
@@ -260,12 +281,21 @@ class Replica(GenServer):
             self._parts.check_sizes(messages)
         except PoeError as error:
             return Error(error)
+        if not self._is_led:
+            return Error(NoQuorum(f"topic {topic_text(self._parts.topic)}"))
         number = self._puts.next_number()
         payload = encode_put(self._parts.origin, number, messages, put_id)
         if len(payload) > ENTRY_MAX_BYTES:
             return Error(PutTooLarge(len(payload), PUT_MAX_BYTES))
         self._carry_out([self._puts.add(number, payload, caller, self.monotonic_s())])
         return NO_REPLY
+
+    def _look(self) -> None:
+        """Find out whether somebody leads the stream."""
+        if not self._is_looking:
+            self._is_looking = True
+            told = partial(_post_look, self._slot)
+            self._parts.engine.stream_state(self._parts.stream, TRY_S, told)
 
     def _carry_out(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -537,6 +567,7 @@ class Replica(GenServer):
 
 
 _TICK = object()
+_LOOK = object()
 _RETRY = object()
 
 
@@ -558,6 +589,10 @@ def _hash_file(path: Path, size_bytes: int) -> bytes:
             digest.update(chunk)
             left -= len(chunk)
     return digest.digest()
+
+
+def _post_look(slot: Mailslot, told: StreamState | PoeError) -> None:
+    slot.post(_Looked(not isinstance(told, PoeError) and told.leader != ""))
 
 
 def _post(slot: Mailslot, number: int, outcome: Stored | NotStored) -> None:
