@@ -77,7 +77,6 @@ from poe.errors import (
     ActorDead,
     CopyIsBehind,
     CopyNotFetched,
-    NoQuorum,
     PoeError,
     PutTooLarge,
     RemoteProtocolError,
@@ -107,6 +106,14 @@ class State(Enum):
     STALLED = "stalled"
     FETCHING = "fetching"
     CUT_OFF = "cut off"
+
+
+class Alarm(Enum):
+    """What a replica has asked time for."""
+
+    PUBLISH = "something is to be published again"
+    RETRY = "what the disk did not take is to be tried again"
+    LOOK = "it is to be looked again whether somebody leads the stream"
 
 
 class StreamSlots(dict[str, Mailslot]):
@@ -165,6 +172,9 @@ class _Told(NamedTuple):
     outcome: Stored | NotStored
 
 
+_UNLED: Final = NotStored(is_sure=True, why="nobody leads the stream")
+
+
 class Replica(GenServer):
     """Keeps the copy of one partition, and takes puts onto it."""
 
@@ -182,7 +192,7 @@ class Replica(GenServer):
         self._tick: Timer | None = None
         self._applied_count = 0
         self._is_led = True
-        """Whether a put has a chance: one that was never published is stored nowhere for sure."""
+        """Whether anything is published: what was never published is stored nowhere for sure."""
         self._is_looking = False
         fetch = FetchParts(
             parts.topic, parts.stream, parts.me, parts.engine, parts.door, parts.routes
@@ -241,28 +251,38 @@ class Replica(GenServer):
             case Entries() | Forgotten() | Lost():
                 if message.follow_id == self._follow_id:  # else it was asked for before
                     await self._hear(message)
-            case _Told(number, outcome):
-                self._carry_out(self._puts.told(number, outcome, self.monotonic_s()))
-                self._tick_later()
-                if isinstance(outcome, NotStored):
-                    self._look()
-            case _Looked(is_led):
-                self._is_looking, self._is_led = False, is_led
-                if not is_led:
-                    self.send_after(LOOK_AGAIN_S, _LOOK)
-            case _ if message is _LOOK:
-                self._look()
+            case _Told() | _Looked():
+                self._note(message)
             case PeerQuestion(question, answer):
                 await self._answer(question, answer)
-            case _ if message is _TICK:
+            case Alarm():
+                await self._ring(message)
+            case _:
+                super().handle_info(message)
+
+    def _note(self, told: _Told | _Looked) -> None:
+        """Take what has become of a try to publish something, or of a look at the stream."""
+        if isinstance(told, _Looked):
+            self._is_looking, self._is_led = False, told.is_led
+            if not told.is_led:
+                self.send_after(LOOK_AGAIN_S, Alarm.LOOK)
+            return
+        self._carry_out(self._puts.told(told.number, told.outcome, self.monotonic_s()))
+        self._tick_later()
+        if isinstance(told.outcome, NotStored):
+            self._look()
+
+    async def _ring(self, alarm: Alarm) -> None:
+        match alarm:
+            case Alarm.PUBLISH:
                 self._tick = None
                 self._carry_out(self._puts.due(self.monotonic_s()))
                 self._tick_later()
-            case _ if message is _RETRY:
+            case Alarm.RETRY:
                 if self._state is State.STALLED:
                     await self._begin()
-            case _:
-                super().handle_info(message)
+            case Alarm.LOOK:
+                self._look()
 
     async def _hear(self, event: Entries | Forgotten | Lost) -> None:
         match event:
@@ -281,8 +301,6 @@ class Replica(GenServer):
             self._parts.check_sizes(messages)
         except PoeError as error:
             return Error(error)
-        if not self._is_led:
-            return Error(NoQuorum(f"topic {topic_text(self._parts.topic)}"))
         number = self._puts.next_number()
         payload = encode_put(self._parts.origin, number, messages, put_id)
         if len(payload) > ENTRY_MAX_BYTES:
@@ -300,6 +318,8 @@ class Replica(GenServer):
     def _carry_out(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             match effect:
+                case Publish(number, _) if not self._is_led:
+                    self._slot.post(_Told(number, _UNLED))
                 case Publish(number, payload):
                     entry_id = f"{self._parts.origin.hex()}-{self._parts.stream[-8:]}-{number}"
                     told = partial(_post, self._slot, number)
@@ -318,7 +338,7 @@ class Replica(GenServer):
         if self._tick is None:
             wait_s = self._puts.wait_s(self.monotonic_s())
             if wait_s is not None:
-                self._tick = self.send_after(max(wait_s, _TICK_S), _TICK)
+                self._tick = self.send_after(max(wait_s, _TICK_S), Alarm.PUBLISH)
 
     # ---- the copy -------------------------------------------------------------------------------
 
@@ -372,7 +392,7 @@ class Replica(GenServer):
             logger.error("topic %s stands still: %s", topic_text(self._parts.topic), error)
         self._stop_following()
         self._be(State.STALLED, str(error))
-        self.send_after(RETRY_S, _RETRY)
+        self.send_after(RETRY_S, Alarm.RETRY)
 
     def _stop_following(self) -> None:
         self._follow_id += 1
@@ -520,6 +540,7 @@ class Replica(GenServer):
                     run = []
                     await self._trim(entry, decoded)
             await self._store(run)
+            self._parts.engine.taken(self._parts.stream, self._follow_id, self._place)
         except (StorageError, ActorDead) as error:
             self._stall(error)
 
@@ -564,11 +585,6 @@ class Replica(GenServer):
             "applied": self._applied_count,
             "stream": self._parts.stream,
         }
-
-
-_TICK = object()
-_LOOK = object()
-_RETRY = object()
 
 
 def _segment(info: SegmentInfo) -> CopySegment:
