@@ -30,22 +30,32 @@ class Condition:
         self.body = pattern(rule.body, "body")
         self._rule = rule
         self._holds: MessageTest | None = None
+        self._body_holds: Test | None = None
         self.needs_body = self.body is not None
         if rule.when is not None:
             language = expressions()
             self._holds = language.compile(rule.when, rule.id)
+            self._body_holds = language.compile_body(rule.when, rule.id)
             self.needs_body |= "body" in language.names(rule.when)
-        self.is_about_body = self.key is None and self.header is None and self._holds is None
+        is_body_alone = self._holds is None or self._body_holds is not None
+        self.is_about_body = self.key is None and self.header is None and is_body_alone
 
     @property
     def is_always(self) -> bool:
         """Whether any message of its topics meets it."""
-        return self.is_about_body and self.body is None
+        return self.is_about_body and self.body is None and self._holds is None
 
     @property
     def body_test(self) -> Test:
-        """What the body has to pass, where nothing but that is asked."""
-        return _passes if self.body is None else self.body.test
+        """What the body has to pass, where nothing but that is asked.
+
+        It raises `RuleError` where the expression does.
+        """
+        holds = self._body_holds
+        if self.body is None:
+            return passes if holds is None else holds
+        test = self.body.test
+        return test if holds is None else lambda body: test(body) and holds(body)
 
     @property
     def message_test(self) -> MessageTest:
@@ -64,7 +74,7 @@ class Condition:
         if self._holds is not None:
             tests.append(self._holds)
         if not tests:
-            return _passes
+            return passes
         if len(tests) == 1:
             return tests[0]
         return lambda message: all(test(message) for test in tests)
@@ -92,7 +102,8 @@ class Condition:
             yield Clause("when", self._holds(message), str(self._rule.when), "")
 
 
-def _passes(subject: object) -> bool:
+def passes(subject: object) -> bool:
+    """Whether anything meets a rule that asks nothing."""
     del subject
     return True
 

@@ -7,7 +7,9 @@ floats. So a mapping decides the same wherever it runs.
 
 import json
 import re
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, Literal, get_args
 
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
@@ -36,6 +38,8 @@ class _Undecoded:
 UNDECODED: Final = _Undecoded()
 """In the place of a body that could not be decoded, or need not be."""
 
+_WORD = f"w{secrets.token_hex(16)}"
+_BETWEEN = b',"%b",' % _WORD.encode()
 _INTEGER_LEAST, _INTEGER_MOST = -(1 << 63), (1 << 64) - 1
 # In a text that is known to be JSON: pairs of surrogates, halves, and other things escaped.
 _ESCAPES = re.compile(
@@ -57,6 +61,24 @@ def loader(decode: Decode) -> Callable[[bytes | None], Any]:
     Of a tombstone, too; whoever gets that asks `decoder` for the reason.
     """
     return _LOADERS[decode]
+
+
+def load_all(decode: Decode, values: Sequence[bytes | None]) -> list[Any]:
+    """Return what `loader` makes of each of some values, a sixth quicker where they are JSON.
+
+    They are read as one list, in which a word that nobody can know stands between each two. Where
+    it stands at each second place of the list, and nowhere else, each value was one document: a
+    quotation mark or a bracket that a value has left open would have taken the word in.
+
+    Raises:
+        Exception: as `loader`.
+    """
+    if HAS_ORJSON and decode == "json" and len(values) > 1:
+        with suppress(*REFUSALS):
+            found = orjson.loads(b"[%b]" % _BETWEEN.join(values))  # type: ignore[arg-type]
+            if len(found) == 2 * len(values) - 1 and found[1::2] == [_WORD] * (len(values) - 1):
+                return found[::2]  # type: ignore[no-any-return]
+    return list(map(_LOADERS[decode], values))
 
 
 def encode_body(decode: Decode, body: object) -> bytes | None:

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
 from time import monotonic, time_ns
 from typing import Any, Final, Literal
 
@@ -266,8 +265,9 @@ class Doors:
             self._has_envelope = found is not None and found.properties.envelope
         pointers = records.pointers.tolist()
         data = bytes(records.data)
-        starts = records.starts.tolist()
-        values = [data[begin + RECORD_HEADER_BYTES : end] for begin, end in pairwise(starts)]
+        begins = (records.starts[:-1] + RECORD_HEADER_BYTES).tolist()
+        ends = records.starts[1:].tolist()
+        values = [data[begin:end] for begin, end in zip(begins, ends, strict=True)]
         if not self._has_envelope:
             return Columns(self._place.topic, pointers, values)
         fields = [_opened(value) for value in values]

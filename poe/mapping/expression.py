@@ -11,6 +11,8 @@ from typing import Any, Final, Protocol
 
 from poe.errors import InvalidMapping, MappingExtraMissing, RuleError, UndecodableMessage
 from poe.mapping.message import Message
+from poe.mapping.pattern import Test
+from poe.mapping.shortcut import fields_of, refuter_of
 
 Holds = Callable[[Message], bool]
 """Whether an expression is true for a message; raises `RuleError` where that cannot be told."""
@@ -29,6 +31,13 @@ class Expressions(Protocol):
 
         Raises:
             InvalidMapping: it is none; the place in its text is named.
+        """
+
+    def compile_body(self, text: str, rule: str) -> Test | None:
+        """Return the same as a function of the body; None where it looks at more than that.
+
+        Raises:
+            InvalidMapping: as `compile`.
         """
 
     def names(self, text: str) -> frozenset[str]:
@@ -67,6 +76,58 @@ class Cel:
         Raises:
             InvalidMapping: it is none, or never a boolean.
         """
+        names = self.names(text)
+        of_body = self.compile_body(text, rule)
+        if of_body is not None:
+
+            def holds_of_body(message: Message) -> bool:
+                try:
+                    body = message.body
+                except UndecodableMessage as error:
+                    raise RuleError(rule, str(error)) from error
+                return of_body(body)
+
+            return holds_of_body
+
+        evaluate = self._checked(text, rule)
+        seen = [(name, _SEEN[name]) for name in sorted(names)]
+
+        def holds(message: Message) -> bool:
+            try:
+                data = {name: see(message) for name, see in seen}
+            except UndecodableMessage as error:
+                raise RuleError(rule, str(error)) from error
+            return self._verdict(evaluate, data, rule)
+
+        return holds
+
+    def compile_body(self, text: str, rule: str) -> Test | None:
+        """Return whether it is true, as a function of the body; see `Expressions`.
+
+        Raises:
+            InvalidMapping: as `compile`.
+        """
+        evaluate = self._checked(text, rule)
+        if self.names(text) != {"body"}:
+            return None
+        refutes, fields = refuter_of(text), fields_of(text)
+
+        def holds(body: object) -> bool:
+            if type(body) is dict:
+                if refutes is not None and refutes(body):
+                    return False
+                if fields is not None:  # what it cannot see costs as much to hand over
+                    body = {name: body[name] for name in fields if name in body}
+            return self._verdict(evaluate, {"body": body}, rule)
+
+        return holds
+
+    def _checked(self, text: str, rule: str) -> Callable[..., Any]:
+        """Return what evaluates an expression.
+
+        Raises:
+            InvalidMapping: it is none, or never a boolean.
+        """
         place = f"rule {rule!r}: when"
         if len(text) > LENGTH_MAX:
             raise InvalidMapping(place, f"has {len(text)} characters; use up to {LENGTH_MAX}")
@@ -79,29 +140,20 @@ class Cel:
             raise InvalidMapping(
                 place, f"is of type {kind.name().lower()}; use what is true or false"
             )
-        evaluate, failure = compiled.eval, self._error
-        names = self.names(text)
-        seen = [(name, _SEEN[name]) for name in sorted(names)]
-        is_about_body = names == {"body"}
+        evaluate: Callable[..., Any] = compiled.eval
+        return evaluate
 
-        def holds(message: Message) -> bool:
-            try:
-                if is_about_body:
-                    value = evaluate(data={"body": message.body})
-                else:
-                    value = evaluate(data={name: see(message) for name, see in seen})
-                verdict = value.value()
-            except UndecodableMessage as error:
-                raise RuleError(rule, str(error)) from error
-            except (RuntimeError, ValueError, TypeError) as error:
-                raise RuleError(rule, f"when: {error}") from error
-            if verdict is True or verdict is False:
-                return verdict
-            if value.type() == failure:
-                raise RuleError(rule, f"when: {verdict}")
-            raise RuleError(rule, f"when: it is {verdict!r}, and neither true nor false")
-
-        return holds
+    def _verdict(self, evaluate: Callable[..., Any], data: Mapping[str, Any], rule: str) -> bool:
+        try:
+            value = evaluate(data=data)
+            verdict = value.value()
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise RuleError(rule, f"when: {error}") from error
+        if verdict is True or verdict is False:
+            return verdict
+        if value.type() == self._error:
+            raise RuleError(rule, f"when: {verdict}")
+        raise RuleError(rule, f"when: it is {verdict!r}, and neither true nor false")
 
     def names(self, text: str) -> frozenset[str]:
         """Return what of a message an expression may look at: what it has the word for."""

@@ -8,6 +8,7 @@ as long as the one in front of it does.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from poe.mapping.decision import Decisions, Fallen, Put
@@ -94,13 +95,13 @@ class Judge:
     # ---- inside -------------------------------------------------------------------------------
 
     def _decide(self, batch: Columns) -> Decisions:
-        """Decide piece by piece: bodies that are used soon after they are decoded are in the cache.
+        """Decide, where functions are called piece by piece: they get messages as objects.
 
-        With 32 thousand at a time decoding takes twice as long, and the garbage collector looks at
-        all of them again and again.
+        With 32 thousand of these at a time the garbage collector looks at all of them again and
+        again.
         """
         count = len(batch.pointers)
-        if count <= _PIECE_COUNT:
+        if count <= _PIECE_COUNT or not self._compiled.has_functions:
             return self._compiled.decide(batch)
         topic, *columns = batch
         pieces: list[tuple[int, Decisions]] = []
@@ -211,7 +212,7 @@ def _joined(pieces: list[tuple[int, Decisions]]) -> Decisions:
         for topic, put in piece.puts.items():
             puts.setdefault(topic, []).append((begin, put))
     for topic, parts in puts.items():
-        places = [place for begin, put in parts for place in map(begin.__add__, put.places)]
+        places = list(chain.from_iterable(map(begin.__add__, put.places) for begin, put in parts))
         values, keys, headers = (
             _column([(put[column], len(put.places)) for _, put in parts]) for column in (1, 2, 3)
         )
@@ -223,7 +224,8 @@ def _column(parts: list[tuple[Any, int]]) -> list[Any] | None:
     """Return the parts of a column as one; None where none is there."""
     if all(part is None for part, _ in parts):
         return None
-    return [each for part, count in parts for each in ([None] * count if part is None else part)]
+    columns = ([None] * count if part is None else part for part, count in parts)
+    return list(chain.from_iterable(columns))
 
 
 def run_of(batch: Columns) -> int:

@@ -6,16 +6,15 @@ hundred rules about different types of messages few are tried.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from operator import not_
 from typing import Any, Final, NamedTuple
 
 from poe.errors import RuleError, UndecodableMessage
-from poe.mapping.condition import Condition
+from poe.mapping.condition import Condition, passes
 from poe.mapping.decision import Fallen
-from poe.mapping.decoding import REFUSALS, UNDECODED, Decode, decoder, loader
+from poe.mapping.decoding import REFUSALS, UNDECODED, Decode, decoder, load_all, loader
 from poe.mapping.message import Columns
 from poe.mapping.pattern import Fields, Pattern
 
@@ -24,6 +23,9 @@ DECODING: Final = "decode"
 
 _INDEX_FROM: Final = 4
 """Rules with literals from which on looking them up is quicker than trying them."""
+
+_AT_ONCE: Final = 128
+"""Bodies that are there at a time; also decoded together."""
 
 _NEEDLES_MAX: Final = 3
 """Needles up to which looking for all of them is quicker than decoding."""
@@ -35,7 +37,7 @@ Case = tuple[Callable[[Any], bool], int]
 class Chosen(NamedTuple):
     """Which messages meet which rule."""
 
-    places: Sequence[Sequence[int]]
+    places: list[list[int]]
     """For each rule, and last for those that meet none; rising."""
 
     failed: list[Fallen]
@@ -86,36 +88,72 @@ class Matcher:
         """Return which messages of a batch meet which rules."""
         count = len(batch.pointers)
         if self._has_always:
-            nothing: list[Sequence[int]] = [() for _ in range(self._count)]
-            return Chosen([range(count), *nothing], [])
-        if self._is_about_body:
-            with suppress(*REFUSALS):
-                return Chosen(self._quickly(batch.values), [])
-        return self._one_by_one(batch)
+            return Chosen([list(range(count)), *([] for _ in range(self._count))], [])
+        chosen = Chosen([[] for _ in range(self._count + 1)], [])
+        for begin in range(0, count, _AT_ONCE):
+            part = range(begin, min(count, begin + _AT_ONCE))
+            if self._is_about_body:
+                try:
+                    bodies = self._bodies(batch.values[part.start : part.stop])
+                except REFUSALS:
+                    self._one_by_one(batch, part, chosen)
+                else:
+                    self._quickly(bodies, begin, chosen)
+            else:
+                self._one_by_one(batch, part, chosen)
+        return chosen
 
-    def _quickly(self, values: Sequence[bytes | None]) -> Sequence[Sequence[int]]:
-        """Return the places where all rules are about bodies alone, and all can be decoded.
+    def _bodies(self, values: Sequence[bytes | None]) -> list[Any]:
+        """Return the bodies of a few messages.
 
-        No body outlives its test: where thousands do, looking for garbage takes as long as
-        decoding.
+        Few are there at a time: where thousands are, looking for garbage takes as long as decoding.
 
         Raises:
             Exception: one of `REFUSALS`: a value cannot be decoded, or is a tombstone.
         """
+        if not self._needles:
+            return load_all(self._decode, values)
         load = loader(self._decode)
-        bodies: Iterable[Any] = map(load, values)
-        if self._needles:
-            bodies = (load(value) if self._may_meet(value) else UNDECODED for value in values)
-        if len(self._cases) == 1:
-            verdicts = list(map(self._cases[0][0], bodies))
-            places = range(len(values))
-            return [list(compress(places, verdicts)), list(compress(places, map(not_, verdicts)))]
-        return self._met_by_first(bodies) if self._is_first else self._met_by_all(bodies)
+        return [load(value) if self._may_meet(value) else UNDECODED for value in values]
 
-    def _met_by_first(self, bodies: Iterable[Any]) -> Sequence[Sequence[int]]:
-        places: list[list[int]] = [[] for _ in range(self._count + 1)]
-        by_text, by_no_text, field = self._by_text, self._by_no_text, self._field
-        for place, body in enumerate(bodies):
+    def _quickly(self, bodies: Sequence[Any], begin: int, chosen: Chosen) -> None:
+        """Note where all rules are about bodies alone, and all could be decoded."""
+        if not self._is_first:
+            self._met_by_all(bodies, begin, chosen)
+        elif self._by_text or self._needles or not self._met_in_turn(bodies, begin, chosen):
+            self._met_by_first(bodies, begin, chosen)
+
+    def _met_in_turn(self, bodies: Sequence[Any], begin: int, chosen: Chosen) -> bool:
+        """Ask one rule after the other of all bodies; return False where one ends with an error.
+
+        With few rules that is much quicker than to ask all rules of each body.
+        """
+        left: Sequence[int] = range(begin, begin + len(bodies))
+        found: list[tuple[int, Sequence[int]]] = []
+        for test, number in self._cases:
+            if test is passes:
+                found.append((number, left))
+                left = ()
+                break
+            try:
+                verdicts = list(map(test, bodies))
+            except RuleError:
+                return False
+            met = list(compress(left, verdicts))
+            if met:
+                found.append((number, met))
+                verdicts = list(map(not_, verdicts))
+                left, bodies = list(compress(left, verdicts)), list(compress(bodies, verdicts))
+        for number, places in found:
+            chosen.places[number].extend(places)
+        chosen.places[-1].extend(left)
+        return True
+
+    def _met_by_first(self, bodies: Sequence[Any], begin: int, chosen: Chosen) -> None:
+        places, by_text, by_no_text, field = (
+            chosen.places, self._by_text, self._by_no_text, self._field,
+        )  # fmt: skip
+        for place, body in enumerate(bodies, begin):
             cases = by_no_text
             if type(body) is dict:
                 if by_text:
@@ -124,28 +162,32 @@ class Matcher:
                         cases = by_text.get(text, by_no_text)
             elif body is UNDECODED:
                 cases = self._bodiless
-            for test, number in cases:
-                if test(body):
-                    places[number].append(place)
-                    break
-            else:
-                places[-1].append(place)
-        return places
+            try:
+                for test, number in cases:
+                    if test(body):
+                        places[number].append(place)
+                        break
+                else:
+                    places[-1].append(place)
+            except RuleError as error:
+                chosen.failed.append(Fallen(place, error.rule, error.reason))
 
-    def _met_by_all(self, bodies: Iterable[Any]) -> Sequence[Sequence[int]]:
-        places: list[list[int]] = [[] for _ in range(self._count + 1)]
-        for place, body in enumerate(bodies):
-            met = [number for test, number in self._cases_of(body) if test(body)]
+    def _met_by_all(self, bodies: Sequence[Any], begin: int, chosen: Chosen) -> None:
+        for place, body in enumerate(bodies, begin):
+            try:
+                met = [number for test, number in self._cases_of(body) if test(body)]
+            except RuleError as error:
+                chosen.failed.append(Fallen(place, error.rule, error.reason))
+                continue
             for number in met or (-1,):
-                places[number].append(place)
-        return places
+                chosen.places[number].append(place)
 
-    def _one_by_one(self, batch: Columns) -> Chosen:
-        """Return the same of any messages: what is wrong with one is told of that one."""
-        places: list[list[int]] = [[] for _ in range(self._count + 1)]
-        failed = []
+    def _one_by_one(self, batch: Columns, part: range, chosen: Chosen) -> None:
+        """Note the same of any messages: what is wrong with one is told of that one."""
+        places, failed = chosen
         decode = decoder(self._decode)
-        for place, value in enumerate(batch.values):
+        for place in part:
+            value = batch.values[place]
             body: Any = UNDECODED
             if self._needs_body and self._may_meet(value):
                 try:
@@ -168,7 +210,6 @@ class Matcher:
                 continue
             for number in met or (-1,):
                 places[number].append(place)
-        return Chosen(places, failed)
 
     def _may_meet(self, value: bytes | None) -> bool:
         """Return whether a value may meet a rule about bodies, as far as its bytes tell."""

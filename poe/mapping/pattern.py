@@ -144,7 +144,13 @@ class Fields(Pattern):
 
     def __init__(self, parts: Mapping[str, Pattern]) -> None:
         self.parts = parts
-        self.test = _map_of([each.field_test(name) for name, each in parts.items()])
+        # Texts first: what is asked most often tells most soon.
+        ordered = sorted(parts.items(), key=lambda each: not _is_text(each[1]))
+        tests = [each.field_test(name) for name, each in ordered]
+        if ordered and _is_text(ordered[0][1]):
+            self.test = _text_and(ordered[0][0], ordered[0][1].operand, tests[1:])  # type: ignore[attr-defined]
+        else:
+            self.test = _map_of(tests)
 
     def clauses(self, place: str, value: object) -> Iterator[Clause]:
         """Yield those of each field."""
@@ -370,6 +376,10 @@ def _is_literal(pattern: Pattern) -> bool:
     )
 
 
+def _is_text(pattern: Pattern) -> bool:
+    return isinstance(pattern, Leaf) and pattern.operator == "eq" and type(pattern.operand) is str
+
+
 # ---- tests ---------------------------------------------------------------------------------------
 
 
@@ -501,6 +511,14 @@ def _one_of(literals: frozenset[Any], tests: Sequence[Test]) -> Test:
     return lambda value: (
         (type(value) in kinds and value in literals) or any(test(value) for test in tests)
     )
+
+
+def _text_and(name: str, wanted: str, tests: Sequence[Test]) -> Test:
+    """Return whether a value is a map with a text, and passes all tests; in one call for most."""
+    if not tests:
+        return lambda value: type(value) is dict and value.get(name) == wanted
+    rest = _all_of(tests)
+    return lambda value: type(value) is dict and value.get(name) == wanted and rest(value)
 
 
 def _map_of(tests: Sequence[Test]) -> Test:

@@ -160,6 +160,9 @@ class Compiled:
         self._fates = {
             each.id: compile_fate(each.id, each.fate, rules.decode) for each in rules.rules
         }
+        fates = [*(each.fate for each in rules.rules), rules.otherwise]
+        self.has_functions = any(isinstance(each, Call) for each in fates)
+        """Whether messages are handed to functions."""
         self._otherwise = compile_fate(OTHERWISE, rules.otherwise, rules.decode)
         self._by_topic: dict[bytes, tuple[Matcher, Sequence[Apply]]] = {}
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from poe.errors import UndecodableMessage
 from poe.mapping import decoding
-from poe.mapping.decoding import DECODES, REFUSALS, decoder, encode_body, loader
+from poe.mapping.decoding import DECODES, REFUSALS, decoder, encode_body, load_all, loader
 from tests.mapping.strategies import DOCUMENTS
 
 ORJSON = pytest.importorskip("orjson")
@@ -66,3 +66,36 @@ def test_a_body_that_was_encoded_is_decoded_to_the_same(body, decode):
 def test_a_body_that_cannot_be_encoded_is_refused(decode, body):
     with pytest.raises(UndecodableMessage, match=f"the message is no {decode}"):
         encode_body(decode, body)
+
+
+PIECES = st.sampled_from(
+    [
+        b"{}",
+        b'{"a":1}',
+        b"{}]}",
+        b'{"c":[{}',
+        b"1,2",
+        b"[3",
+        b"4]",
+        b'"',
+        b'"a',
+        b"",
+        b" ",
+        b"]",
+        b"[",
+    ]
+)
+VALUES = st.lists(
+    PIECES | DOCUMENTS.map(lambda each: json.dumps(each).encode()) | st.none(), max_size=6
+)
+
+
+@given(VALUES)
+def test_values_that_are_decoded_together_are_as_one_by_one(values):
+    try:
+        expected = [loader("json")(each) for each in values]
+    except REFUSALS:
+        with pytest.raises(REFUSALS):
+            load_all("json", values)
+        return
+    assert repr(load_all("json", values)) == repr(expected)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from poe.errors import InvalidMapping, MappingExtraMissing, RuleError
 from poe.mapping.expression import Cel
 from poe.mapping.message import Message
-from tests.mapping.strategies import DOCUMENTS
+from poe.mapping.shortcut import fields_of, refuter_of
+from tests.mapping.strategies import DOCUMENTS, NAMES, SCALARS
 
 pytest.importorskip("cel_expr_python", exc_type=ImportError)
 
@@ -105,6 +106,83 @@ def test_any_document_is_true_false_or_an_error_of_the_rule(text, body):
         assert COMPILED[text](message) in {True, False}
     except RuleError as error:
         assert error.rule == "a"  # noqa: PT017 - it need not be raised
+
+
+CHAINS = [
+    "body.type == 'order' && body.amount > 1",
+    'body.amount <= 100 && body.type != "DE" && body.user.x == 1',
+    "body.type == 'order' || body.amount > 1 && body.tags == 'a'",
+    "body.type == 'a' && (body.amount == 1 || body.tags == 'a')",
+    "body.type == 'a' ? body.amount == 1 : body.tags == 'a'",
+    "has(body.user) && body.type == 'order'",
+    "body.amount == 1 && body.amount < 9007199254740994",
+    "!(body.type == 'a' && body.amount > 1)",
+    "body.tags.exists(x, x == 'a') && body.type == 'a'",
+    "body.type == 'a && b' && size(body) > 0",
+    "[1].exists(body, body == 1) && body.type == 'a'",
+    "body.user.type == 'a' && body['type'] == 'a'",
+]
+WHOLE = {
+    text: (Cel().compile(text, "a"), Cel().compile(f"{text} // nothing is told of comments", "a"))
+    for text in CHAINS
+}
+BODIES = st.dictionaries(NAMES, SCALARS | DOCUMENTS, max_size=5) | DOCUMENTS
+
+
+@given(st.sampled_from(CHAINS), BODIES)
+def test_what_is_told_without_cel_is_what_cel_says(text, body):
+    message = Message("t", 1)
+    vars(message)["body"] = body
+    quick, slow = (_verdict(each, message) for each in WHOLE[text])
+    assert quick == slow
+
+
+def _verdict(holds, message):
+    try:
+        return holds(message)
+    except RuleError:
+        return "error"
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("body.type == 'a' && has(body.user)", {"type", "user"}),
+        ("body.user.body.x == 'body'", {"user"}),
+        ("size(body) > 1", None),
+        ("body['type'] == 'a'", None),
+        ("body.exists(x, x == 1)", None),
+        ("body . type == 'a'", {"type"}),
+        ("body.type == 'a' // body", None),
+        ("[1].exists(body, body > 0)", None),
+    ],
+)
+def test_the_fields_that_an_expression_sees_are_known(text, fields):
+    assert fields_of(text) == fields
+
+
+@pytest.mark.parametrize(
+    ("text", "body", "is_false"),
+    [
+        ("body.type == 'a' && body.x.y", {"type": "b"}, True),
+        ("body.type == 'a' && body.x.y", {"type": "a"}, False),
+        ("body.type == 'a' && body.x.y", {}, False),
+        ("body.n > 5 && body.x", {"n": 5}, True),
+        ("body.n > 5 && body.x", {"n": 5.0}, False),
+        ("body.n > 5 && body.x", {"n": True}, False),
+    ],
+)
+def test_parts_that_are_false_make_all_of_it_false(text, body, is_false):
+    refutes = refuter_of(text)
+    assert refutes is not None
+    assert refutes(body) is is_false
+
+
+@pytest.mark.parametrize(
+    "text", ["body.a == 1 || body.b == 2", "body.a == b'x' && body.b", "(body.a == 1)", "a ? b : c"]
+)
+def test_of_other_forms_nothing_is_told(text):
+    assert refuter_of(text) is None
 
 
 COMPILED = {text: Cel().compile(text, "a") for text in TOLD}
