@@ -26,7 +26,7 @@ WORKERS ?= auto
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist worksteal
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test check format lint types imports props torture conformance bench docs run lock test-lowest clean
+.PHONY: help demo demo-cluster test check format lint types imports props torture conformance bench docs run lock test-lowest clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -49,6 +49,10 @@ $(EXTRAS): $(STAMP) requirements/extras.txt
 
 demo: $(STAMP)  ## run the main job: a real server, real logs, a kill in the middle
 	$(BIN)/python examples/demo.py
+
+demo-cluster: $(EXTRAS)  ## three nodes, a kill and nothing lost: a queue, then a replicated topic
+	$(BIN)/python examples/cluster.py
+	$(BIN)/python examples/replicated_log.py
 
 test: $(EXTRAS) lint types imports  ## everything: lint, types, imports, tests, properties, torture's CI column
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTEST)
