@@ -46,9 +46,9 @@ class EntryPlace(NamedTuple):
     """How many more there are."""
 
 
-def place_of(reply: str) -> EntryPlace:
+def place_of(reply: bytes) -> EntryPlace:
     """Return what the subject says on which a message would be acknowledged."""
-    words = reply.split(".")
+    words = reply.split(b".")
     # With a domain and an account there are two words more in front, and perhaps one at the end.
     at = 5 if len(words) == _ENTRY_TOKENS else 7
     return EntryPlace(
@@ -56,9 +56,9 @@ def place_of(reply: str) -> EntryPlace:
     )
 
 
-def is_entry(reply: str) -> bool:
+def is_entry(reply: bytes) -> bool:
     """Return whether a message is one of a stream, and none of the engine's own."""
-    return reply.startswith("$JS.ACK.")
+    return reply.startswith(b"$JS.ACK.")
 
 
 def stream_settings(name: str, subject: str, replicas: int, bytes_max: int) -> dict[str, Any]:

@@ -52,7 +52,8 @@ from poe.cluster.log.nats_api import (
     unfit_stream,
 )
 from poe.cluster.log.nats_follow import CATCHING_UP_MAX, CatalogFollow, StreamFollow
-from poe.cluster.log.nats_link import Link, LinkLost, NoResponders, TooLarge, status_of
+from poe.cluster.log.nats_frames import Message, status_of
+from poe.cluster.log.nats_link import Link, LinkLost, NoResponders, TooLarge
 from poe.cluster.log.nats_server import check_version
 from poe.cluster.log.nats_target import FindTarget, Login, NatsTarget
 from poe.errors import (
@@ -437,17 +438,14 @@ class NatsEngine:
             self._unsent_event.clear()
             await self._unsent_event.wait()
 
-    def _acknowledged(
-        self, subject: str, reply: str, payload: bytes, headers: dict[str, str] | None
-    ) -> None:
-        del reply
-        number = int(subject.rpartition(".")[2])
-        if status_of(headers):
+    def _acknowledged(self, message: Message) -> None:
+        number = int(message.subject.rpartition(b".")[2])
+        if status_of(message.headers):
             why = "no server leads its stream"
             self._settle(number, NotStored(True, why))
             return
         try:
-            answer = json.loads(payload)
+            answer = json.loads(message.payload)
             self._counts["duplicates"] += bool(answer.get("duplicate"))
             became = answer_to_publish(answer)
         except (ValueError, AttributeError):
@@ -683,12 +681,9 @@ class NatsEngine:
             self._counts["asks_failed"] += 1
             return None
 
-    def _hear_ask(
-        self, subject: str, reply: str, payload: bytes, headers: dict[str, str] | None
-    ) -> None:
-        del subject, headers
+    def _hear_ask(self, message: Message) -> None:
         self._counts["asks_heard"] += 1
-        self._hear(PeerAsked(payload, partial(self._answer_ask, reply)))
+        self._hear(PeerAsked(message.payload, partial(self._answer_ask, message.reply.decode())))
 
     def _answer_ask(self, reply: str, answer: bytes) -> None:
         if reply:

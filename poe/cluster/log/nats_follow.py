@@ -36,7 +36,8 @@ from poe.cluster.log.nats_api import (
     next_request,
     place_of,
 )
-from poe.cluster.log.nats_link import Link, LinkLost, NoResponders, TooLarge, status_of
+from poe.cluster.log.nats_frames import Message, description_of, status_of
+from poe.cluster.log.nats_link import Link, LinkLost, NoResponders, TooLarge
 from poe.cluster.log.nats_server import PAYLOAD_MAX_BYTES
 
 PORTION: Final = 1000
@@ -58,10 +59,13 @@ that have just started may not know of it yet."""
 BEHIND_S: Final = 30.0
 """Or when it ended before what was followed already: who leads it may still read its own log."""
 
-_TOO_LARGE: Final = "Message Size Exceeds"
+_TOO_LARGE: Final = b"Message Size Exceeds"
+_CONFLICT: Final = b"409"
+_EXPIRED: Final = b"408"
+_IDLE: Final = b"100"
 
 
-_SILENT: Final = "", ""
+_SILENT: Final = b"", b""
 
 
 class _Again(Exception):
@@ -86,7 +90,7 @@ class Consumer:
         """How many of the portion are still to come."""
         self._rest = 0
         """How many there are in the stream that were not delivered."""
-        self._status: tuple[str, str] | None = None
+        self._status: tuple[bytes, bytes] | None = None
         self._heard_s = 0.0
         self._is_broken = False
 
@@ -114,7 +118,7 @@ class Consumer:
         del link
         return True
 
-    def take(self, subject: str, place: int, time_us: int, payload: bytes) -> bool:
+    def take(self, subject: bytes, place: int, time_us: int, payload: bytes) -> bool:
         """Take a message; return whether there is more to be read."""
         raise NotImplementedError
 
@@ -166,16 +170,16 @@ class Consumer:
             if self._portion < 0:
                 return False
             code, text = self._ended_by()
-            if code == "409" and text.startswith(_TOO_LARGE):
+            if code == _CONFLICT and text.startswith(_TOO_LARGE):
                 if self._portion < count:
                     return True
                 bytes_max = PAYLOAD_MAX_BYTES + (1 << 20)
-            elif code == "408":
+            elif code == _EXPIRED:
                 return True
             else:
                 raise _Again
 
-    def _ended_by(self) -> tuple[str, str]:
+    def _ended_by(self) -> tuple[bytes, bytes]:
         """Return what the engine has ended a portion with."""
         return self._status or _SILENT
 
@@ -194,13 +198,11 @@ class Consumer:
             except TimeoutError:
                 continue
 
-    def _hear(
-        self, subject: str, reply: str, payload: bytes, headers: dict[str, str] | None
-    ) -> None:
+    def _hear(self, message: Message) -> None:
         """Take a message of the consumer's, or what the engine says of it."""
         self._heard_s = time.monotonic()
-        if is_entry(reply):
-            place, number, time_us, self._rest = place_of(reply)
+        if is_entry(message.reply):
+            place, number, time_us, self._rest = place_of(message.reply)
             if self._is_broken or self._portion <= 0:
                 return
             if number != self._count + 1 or place < self.next:
@@ -209,15 +211,15 @@ class Consumer:
                 return
             self._count = number
             self._portion -= 1
-            if not self.take(subject, place, time_us, payload):
+            if not self.take(message.subject, place, time_us, message.payload):
                 self._portion = -1
             self.next = place + 1
             if self._portion <= 0:
                 self._changed.set()
             return
-        status = status_of(headers)
-        if status and status != "100":
-            self._status = status, (headers or {}).get("Description", "")
+        status = status_of(message.headers)
+        if status and status != _IDLE:
+            self._status = status, description_of(message.headers)
             self._changed.set()
 
 
@@ -288,7 +290,7 @@ class StreamFollow(Consumer):
         self._end(Lost(self.stream, self.follow_id))
         return False
 
-    def take(self, subject: str, place: int, time_us: int, payload: bytes) -> bool:
+    def take(self, subject: bytes, place: int, time_us: int, payload: bytes) -> bool:
         """Collect an entry; all that come in one turn of the loop are handed on together."""
         del subject
         if place != self.next:
@@ -350,9 +352,9 @@ class CatalogFollow(Consumer):
         self._subject = subject
         self._hear_event = hear
 
-    def take(self, subject: str, place: int, time_us: int, payload: bytes) -> bool:
+    def take(self, subject: bytes, place: int, time_us: int, payload: bytes) -> bool:
         """Hand on the value of a key."""
         del time_us
-        key = subject.removeprefix(self._subject)
+        key = subject.decode().removeprefix(self._subject)
         self._hear_event(CatalogChanged(key, payload, place))
         return True

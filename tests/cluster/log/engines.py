@@ -185,6 +185,10 @@ class EngineNode:
     def stream_state(self, stream: str, deadline_s: float = 3.0) -> Any:
         return self.call(partial(self.engine.stream_state, stream, deadline_s))
 
+    def replicas(self, stream: str) -> dict[str, int]:
+        """How far each node is behind; nothing where nobody says it."""
+        return dict(getattr(self.stream_state(stream), "replicas", {}))
+
     def state(self) -> Any:
         return self.call(partial(self.engine.state, 3.0))
 

@@ -26,9 +26,9 @@ FOUND = WANTED | {"max_consumers": -1, "metadata": {"_nats.ver": "2.15.1"}, "sea
 @pytest.mark.parametrize(
     "reply",
     [
-        "$JS.ACK.c=s.dcyV0IJi.1.41.7.1795828803398625999.12",
-        "$JS.ACK._.ACCHASH.c=s.dcyV0IJi.1.41.7.1795828803398625999.12",
-        "$JS.ACK.hub.ACCHASH.c=s.dcyV0IJi.1.41.7.1795828803398625999.12.random",
+        b"$JS.ACK.c=s.dcyV0IJi.1.41.7.1795828803398625999.12",
+        b"$JS.ACK._.ACCHASH.c=s.dcyV0IJi.1.41.7.1795828803398625999.12",
+        b"$JS.ACK.hub.ACCHASH.c=s.dcyV0IJi.1.41.7.1795828803398625999.12.random",
     ],
 )
 def test_what_an_entry_is_comes_from_the_subject_of_its_acknowledgement(reply):
@@ -36,7 +36,7 @@ def test_what_an_entry_is_comes_from_the_subject_of_its_acknowledgement(reply):
     assert place_of(reply) == (41, 7, 1795828803398625, 12)
 
 
-@pytest.mark.parametrize("reply", ["", "$JS.FC.c=s.x.y", "_INBOX.a.7"])
+@pytest.mark.parametrize("reply", [b"", b"$JS.FC.c=s.x.y", b"_INBOX.a.7"])
 def test_what_the_engine_says_of_a_consumer_is_no_entry(reply):
     assert not is_entry(reply)
 
