@@ -45,6 +45,7 @@ SCRIPTS = (
     "security",
     "fabric",
     "cluster",
+    "replicated",
     "mapping_runs",
     "console",
 )
