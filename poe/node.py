@@ -72,8 +72,8 @@ if TYPE_CHECKING:
     from poe import client
     from poe.client.local_server import LocalServer
     from poe.cluster.fabric.interface import Fabric
-    from poe.cluster.identity import Peer
     from poe.cluster.log.engine import LogEngine
+    from poe.cluster.tree import ClusterParts
 
 logger = logging.getLogger("poe")
 
@@ -172,8 +172,8 @@ class Node:
             self._bound or BoundPorts(),
         )
         try:
-            me, cluster = self._cluster()
-            log = self._log(store, me)
+            joined, cluster = self._cluster()
+            log = self._log(store, joined)
         except PoeError:
             store.close()
             raise
@@ -206,7 +206,7 @@ class Node:
         self._store = store
         return self
 
-    def _cluster(self) -> "tuple[Peer | None, ChildSpec | None]":
+    def _cluster(self) -> "tuple[ClusterParts | None, ChildSpec | None]":
         """Return who the node is in its cluster, and its part; of one without nothing is loaded."""
         options = self.config.cluster
         if options.cluster is None:
@@ -220,20 +220,21 @@ class Node:
             from poe.cluster.fabric.zenoh_fabric import open_fabric  # noqa: PLC0415 - and zenoh
 
             fabric = open_fabric(parts.options)
-        return parts.me, cluster_spec(parts, fabric_specs(FabricParts(fabric, parts.me)))
+        return parts, cluster_spec(parts, fabric_specs(FabricParts(fabric, parts.me)))
 
-    def _log(self, store: Store, me: "Peer | None") -> ChildSpec | None:
+    def _log(self, store: Store, joined: "ClusterParts | None") -> ChildSpec | None:
         """Return the node's part in the replicated log; of one without nothing is loaded."""
-        options = self.config.cluster
-        if self._log_engine is None and (options.log_engine is None or me is None):
+        # Those with the nodes that it remembers: the seeds may be gone.
+        options = self.config.cluster if joined is None else joined.options
+        if self._log_engine is None and (options.log_engine is None or joined is None):
             return None
         from poe.cluster.log.logs import LogParts  # noqa: PLC0415 - a node without loads none of it
         from poe.cluster.log.tree import log_spec, open_engine  # noqa: PLC0415
 
         engine, server = self._log_engine, None
         if engine is None:
-            assert me is not None
-            engine, server = open_engine(options, self.config.dir, me.ref.id.hex())
+            assert joined is not None
+            engine, server = open_engine(options, self.config.dir, joined.me.ref.id.hex())
         appendix = self.config.appendix
         parts = LogParts(
             engine,

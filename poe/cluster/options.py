@@ -142,10 +142,9 @@ class ClusterOptions:
             raise OptionError("log_port", "none", allowed)
         if self.log_locator == self.locator:
             raise OptionError("log_port", self.log_port, "another one than cluster_port")
-        for seed in self.log_routes:
-            if not _is_seed(seed):
-                allowed = f"given, as {_LOG_PORT_ABOVE} above the port of a seed there is none"
-                raise OptionError("log_seeds", "()", allowed)
+        if self.seeds and not self.log_routes:
+            allowed = f"given, as {_LOG_PORT_ABOVE} above the ports of the seeds there is none"
+            raise OptionError("log_seeds", "()", allowed)
 
     def _check_nodes(self) -> None:
         """Refuse names that could not be held to."""
@@ -203,8 +202,8 @@ class ClusterOptions:
     def log_routes(self) -> tuple[str, ...]:
         """Where those of other nodes are to begin with."""
         seeds = (each.rpartition(":") for each in self.seeds)
-        derived = tuple(f"{host}:{int(port) + _LOG_PORT_ABOVE}" for host, _, port in seeds)
-        return self.log_seeds or derived
+        derived = (f"{host}:{int(port) + _LOG_PORT_ABOVE}" for host, _, port in seeds)
+        return self.log_seeds or tuple(filter(_is_seed, derived))
 
     @property
     def log_urls(self) -> tuple[str, ...]:

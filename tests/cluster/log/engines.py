@@ -208,12 +208,15 @@ def quiet_ports(count: int) -> list[int]:
 
 
 class Engines:
-    """A cluster of them."""
+    """A cluster of them, which know each other, or all the first one alone."""
 
-    def __init__(self, folder: Path, count: int, **options: Any) -> None:
+    def __init__(
+        self, folder: Path, count: int, *, knows_first: bool = False, **options: Any
+    ) -> None:
         quiet = quiet_ports(2 * count)
         ports = list(zip(quiet[:count], quiet[count:], strict=True))
-        seeds = tuple(f"127.0.0.1:{port}" for _, port in ports)
+        all_seeds = [f"127.0.0.1:{port}" for _, port in ports]
+        seeds = tuple(all_seeds[:1] if knows_first else all_seeds)
         self.nodes = [
             EngineNode(
                 ClusterOptions(

@@ -54,7 +54,8 @@ def test_the_engine_of_other_nodes_listens_above_their_port():
     assert found.log_locator == "127.0.0.1:8002"
     assert found.log_routes == ("127.0.0.1:8000", "[::1]:8001")
     # Nodes that it remembers are as good as seeds.
-    assert found.with_known(["127.0.0.1:7003"]).log_routes[2:] == ("127.0.0.1:8003",)
+    known = found.with_known(["127.0.0.1:65000", "127.0.0.1:7003"])
+    assert known.log_routes[2:] == ("127.0.0.1:8003",)
     given = load(log_engine="nats", seeds=["127.0.0.1:7000"], log_seeds=["[::1]:9"], log_port=10)
     assert (given.log_locator, given.log_routes) == ("127.0.0.1:10", ("[::1]:9",))
 

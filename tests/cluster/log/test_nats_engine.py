@@ -373,6 +373,25 @@ def test_what_is_there_and_who_leads_it_is_told(engines):
     wait_until(lambda: a.replicas("s").get(victim.name) == -1, 20)
 
 
+def test_a_cluster_grows_from_one_node_which_alone_agrees_with_nobody(nats_program, tmp_path):
+    del nats_program
+    with Engines(tmp_path, 3, knows_first=True) as engines:
+        a, b, c = engines
+        engines.start([a])
+        a.wait_connected()
+        assert isinstance(a.make_stream("s", replicas=1), NoQuorum)
+        assert a.state().leader == ""
+        engines.start([b])
+        wait_until(lambda: known_nodes(a) == {"a": True, "b": True}, PATIENCE_S)
+        refused = a.make_stream("s")
+        assert isinstance(refused, TooFewNodes)
+        assert (refused.wanted, refused.live) == (3, 2)
+        engines.start([c])
+        engines.wait_whole()
+        engines.make_stream("s")
+        assert c.publish("s", b"x") == Stored(1)
+
+
 def test_a_stream_is_made_once_and_not_on_more_nodes_than_there_are(engines):
     a, b, _ = engines
     assert b.make_stream("s") is None
