@@ -11,9 +11,6 @@ import random
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-import msgpack  # type: ignore[import-untyped]  # it ships no type hints
-from xxhash import xxh3_64_intdigest
-
 from poe.broker.groups.deadlines import earliest
 from poe.broker.groups.ranges import RangeSet
 from poe.cluster.frames import (
@@ -24,7 +21,6 @@ from poe.cluster.frames import (
     Known,
     News,
     Summary,
-    flat_known,
 )
 from poe.cluster.identity import NodeRef, StreamId
 from poe.cluster.queue.copies import Copies
@@ -124,7 +120,7 @@ class Gossip:
     ) -> Digest:
         """Return what is known here, in short."""
         known = tuple(
-            Summary(name, stream, digest_of(share.known(stream)))
+            Summary(name, stream, share.digest(stream))
             for name, share in sorted(shares.items())
             for stream in sorted(share.streams())
         )
@@ -159,7 +155,7 @@ class Gossip:
         known = tuple(
             (group, stream)
             for group, stream, there in digest.known
-            if (share := shares.get(group)) is not None and digest_of(share.known(stream)) != there
+            if (share := shares.get(group)) is not None and share.digest(stream) != there
         )
         if not (is_held_asked or known):
             return None
@@ -227,10 +223,3 @@ class Gossip:
             left -= len(ranges)
             held.append(Held(stream, ranges, ()))
         return tuple(held)
-
-
-def digest_of(known: Known) -> int:
-    """Return a hash of what is known of a group and a stream; 0: of nothing."""
-    if not (known.done or known.granted or known.again):
-        return 0
-    return xxh3_64_intdigest(msgpack.packb(flat_known(known)))

@@ -398,6 +398,10 @@ class GroupShare:
         """Return all that is known of a stream, the same for what is the same."""
         return self._ledger.knowledge.known(stream)
 
+    def digest(self, stream: StreamId) -> int:
+        """Return a hash of all that is known of a stream; 0: nothing."""
+        return self._ledger.knowledge.digest(stream)
+
     def streams(self) -> Iterable[StreamId]:
         """Return the streams of which something is known."""
         return self._ledger.knowledge.streams()

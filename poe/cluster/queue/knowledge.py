@@ -7,8 +7,11 @@ often, all nodes come to the same. What has grown at this node since it was last
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
+from xxhash import xxh3_64_intdigest
+
 from poe.broker.groups.ranges import Bounds, RangeSet
-from poe.cluster.frames import Again, Known
+from poe.cluster.frames import Again, Known, flat_known
 from poe.cluster.identity import NodeRef, StreamId
 from poe.errors import GroupFull
 
@@ -37,17 +40,25 @@ class Cause(NamedTuple):
 class StreamKnowledge:
     """What is known of one stream in a group."""
 
-    __slots__ = ("again", "done", "granted")
+    __slots__ = ("_digest", "again", "done", "granted")
 
     def __init__(self) -> None:
+        self._digest: int | None = 0
+        """What `digest` has told since the last change; None: there was one since."""
         self.done = RangeSet()
         self.granted: dict[NodeRef, RangeSet] = {}
         """What each node has handed to a client."""
         self.again: dict[Cause, tuple[int, RangeSet]] = {}
         """What was handed out again knowingly, and since when."""
 
+    def finish(self, after: int, last: int) -> list[Bounds]:
+        """Join what is done; return what of it was not known."""
+        self._digest = None
+        return self.done.join(after, last)
+
     def grant(self, node: NodeRef, after: int, last: int) -> list[Bounds]:
         """Join what a node has handed out; return what of it was not known."""
+        self._digest = None
         granted = self.granted.get(node)
         if granted is None:
             granted = self.granted[node] = RangeSet()
@@ -58,6 +69,7 @@ class StreamKnowledge:
 
         Of a node that was not heard of the last time is, and what was so then.
         """
+        self._digest = None
         known_us, ranges = self.again.get(cause, (since_us, RangeSet()))
         if cause.cause == UNHEARD and since_us != known_us:
             if since_us < known_us:
@@ -65,6 +77,14 @@ class StreamKnowledge:
             known_us, ranges = since_us, RangeSet()
         ranges.join(after, last)
         self.again[cause] = min(known_us, since_us), ranges
+
+    def digest(self, group: str, stream: StreamId) -> int:
+        """Return a hash of all of it, the same for what is the same; 0: nothing is known."""
+        if self._digest is None:
+            known = self.as_known(group, stream)
+            is_any = known.done or known.granted or known.again
+            self._digest = xxh3_64_intdigest(msgpack.packb(flat_known(known))) if is_any else 0
+        return self._digest
 
     def as_known(self, group: str, stream: StreamId) -> Known:
         """Return all of it, the same for what is the same."""
@@ -108,8 +128,8 @@ class Knowledge:
 
     def finish(self, stream: StreamId, after: int, last: int) -> None:
         """Count a range as done."""
-        for bounds in _of(self._streams, stream).done.join(after, last):
-            _of(self._news, stream).done.join(*bounds)
+        for bounds in _of(self._streams, stream).finish(after, last):
+            _of(self._news, stream).finish(*bounds)
 
     def grant(self, stream: StreamId, after: int, last: int) -> list[tuple[NodeRef, int, int]]:
         """Count a range as handed to a client by this node.
@@ -160,7 +180,7 @@ class Knowledge:
             if len(nodes) + len(causes) > CAUSES_MAX:
                 raise GroupFull(self._group, "nodes and causes of a stream", CAUSES_MAX)
         self._streams[known.stream] = mine
-        done = [part for bounds in known.done for part in mine.done.join(*bounds)]
+        done = [part for bounds in known.done for part in mine.finish(*bounds)]
         for node, ranges in known.granted:
             for bounds in ranges:
                 mine.grant(node, *bounds)
@@ -168,6 +188,10 @@ class Knowledge:
             for bounds in ranges:
                 mine.note_again(Cause(cause, node, other), since_us, *bounds)
         return done
+
+    def digest(self, stream: StreamId) -> int:
+        """Return a hash of all that is known of a stream; 0: nothing."""
+        return self.get(stream).digest(self._group, stream)
 
     def known(self, stream: StreamId) -> Known:
         """Return all that is known of a stream."""

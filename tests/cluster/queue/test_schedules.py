@@ -7,6 +7,7 @@ import pytest
 
 from poe.cluster.identity import StreamId
 from poe.cluster.queue.group_share import GroupShare
+from poe.cluster.queue.knowledge import StreamKnowledge
 from poe.cluster.queue.queue import BestEffortQueue
 from poe.cluster.ranges import covered
 from poe.errors import PoeError, TooFewNodes
@@ -172,6 +173,27 @@ def test_whatever_goes_wrong_on_the_way_nothing_is_lost_and_all_come_to_the_same
         print(f"schedule {seed}: {schedule.count} nodes, {schedule.wanted} copies")
         schedule.run(80)
         check(schedule)
+
+
+def test_the_hash_that_is_kept_of_what_is_known_is_what_would_be_reckoned_anew(monkeypatch):
+    kept = StreamKnowledge.digest
+
+    def checked(known, group, stream):
+        anew = StreamKnowledge()
+        for node, ranges in known.granted.items():
+            for bounds in ranges:
+                anew.grant(node, *bounds)
+        for bounds in known.done:
+            anew.finish(*bounds)
+        for cause, (since_us, ranges) in known.again.items():
+            for bounds in ranges:
+                anew.note_again(cause, since_us, *bounds)
+        assert kept(known, group, stream) == kept(anew, group, stream)
+        return kept(known, group, stream)
+
+    monkeypatch.setattr(StreamKnowledge, "digest", checked)
+    for seed in range(10):
+        Schedule(seed).run(60)
 
 
 def test_what_a_share_keeps_of_its_deadline_is_what_would_be_reckoned_anew(monkeypatch):
