@@ -36,7 +36,8 @@ class Entry(NamedTuple):
 
     place: int
     time_us: int
-    """When the engine took it, in microseconds since the epoch; never less than that before it."""
+    """When the engine took it, in microseconds since the epoch, by the clock of who led it: less
+    than that before it where another node leads, whose clock is behind."""
     payload: bytes
 
 

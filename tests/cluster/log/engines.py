@@ -1,6 +1,7 @@
 """Servers of the replicated log on loopback, each with an engine, which say what they heard."""
 
 import contextlib
+import os
 import random
 import signal
 import socket
@@ -87,6 +88,13 @@ class EngineNode:
         assert process is not None
         process.send_signal(number)
         process.wait(PATIENCE_S)
+
+    def freeze_server(self) -> None:
+        """Let it do nothing, though all its connections stay open."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw_server(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
 
     def open(self) -> None:
         self.engine.open(self._hear)

@@ -218,6 +218,39 @@ def test_a_follower_that_is_killed_goes_on_where_it_was(engines):
     assert_nothing_missing(engines, producer)
 
 
+def is_stored(node: EngineNode, stream: str) -> bool:
+    """Publish an entry, again and again the same one, and return whether it is stored now."""
+    became = node.publish(stream, b"meanwhile", entry_id=stream, deadline_s=1.0)
+    return isinstance(became, Stored)
+
+
+def test_a_server_that_freezes_stops_no_follow_that_went_by_it(start_engines):
+    """Of so many streams it leads some, and has consumers of some that others lead."""
+    engines = start_engines()
+    a, b, c = engines
+    streams = [f"s{number}" for number in range(8)]
+    for number, stream in enumerate(streams):
+        engines.make_stream(stream)
+        for node in engines:
+            node.engine.follow(stream, 0, number)
+            assert isinstance(node.publish(stream, node.name.encode()), Stored)
+    for node in engines:
+        for number in range(len(streams)):
+            node.wait_followed(3, number)
+    c.freeze_server()
+    try:
+        for number, stream in enumerate(streams):
+            wait_until(partial(is_stored, a, stream), PATIENCE_S)
+            for node in (a, b):
+                node.wait_followed(4, number)
+    finally:
+        c.thaw_server()
+    for number, stream in enumerate(streams):
+        for node in engines:
+            payloads = [entry.payload for entry in node.wait_followed(4, number)]
+            assert payloads == [b"a", b"b", b"c", b"meanwhile"], stream
+
+
 def test_without_a_majority_nothing_is_stored_and_with_one_it_goes_on(engines):
     follow_all(engines)
     leader = engines.leader("s")
