@@ -36,6 +36,7 @@ from poe.broker.registry.topic_registry import Trim
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import ActorDead, PoeError, ReadFailed, SyncFailed
 from poe.storage import SegmentOptions, Store, decode_records
+from poe.supervision import ChildSpec
 from poe.testing import SimulatedClock, SimulatedSystem
 from torture.checker import Put, Record, Stored
 from torture.layers.simulated_disk import SimulatedDisk
@@ -64,6 +65,7 @@ class SimulatedNode:
         self.wall = _Wall(self.clock)
         self._segment = SegmentOptions(ack=ack)
         self._appendix = AppendixOptions(count_limit=count_limit)
+        self._options = RegistryOptions()
         self.start()
 
     def start(self) -> None:
@@ -72,7 +74,7 @@ class SimulatedNode:
         self._routes = RoutingTable()
         listener = ListenerParts(self._routes, ListenerOptions(port=None), ConnectionOptions())
         registry = RegistryParts(
-            self._store, self._routes, RegistryOptions(), self._appendix, self.wall
+            self._store, self._routes, self._options, self._appendix, self.wall
         )
         if self._random is None:
             self.system = SimulatedSystem(clock=self.clock)
@@ -80,11 +82,15 @@ class SimulatedNode:
             self.system = SimulatedSystem(
                 clock=self.clock, run_queue=partial(_SlowQueue, self._random)
             )
-        parts = NodeParts(registry, listener, ScrubberOptions())
+        parts = NodeParts(registry, listener, ScrubberOptions(), log=self._log())
         self._sup = _started(self.system.start(NodeSup, parts))
         self._clients = [
             _started(self.system.start(_Client, self._routes, self.clock)) for _ in range(_CLIENTS)
         ]
+
+    def _log(self) -> ChildSpec | None:
+        """Return its part in the replicated log; None: it has none."""
+        return None
 
     def stop(self) -> None:
         """Stop as a signal does."""

@@ -1,17 +1,23 @@
 """An engine of the replicated log in memory: what several nodes agree on, without a network.
 
 `SimulatedLog` is what the engines of all nodes are together, `SimulatedEngine` that of one node. It
-does what a real one promises, and fails as one fails: nodes are cut off, acknowledgements get lost,
-streams forget. By default everything is told at once; with `is_stepped` it waits in queues, one a
-node, until `step` has it told in an order that a seed decides.
+does what a real one promises, and fails as one fails: nodes are cut off, servers pause, elections
+take their time, acknowledgements get lost, streams forget.
+
+By default everything is done and told at once. With `dice` it waits, in lanes of which each keeps
+its order, until `step` does one thing of a lane that the dice choose; `hazards` says how often what
+goes wrong. The same calls with the same dice do the same.
 """
 
+import math
 import random
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from poe.cluster.log.engine import (
     CatalogChanged,
@@ -30,6 +36,35 @@ from poe.cluster.log.engine import (
 )
 from poe.errors import CatalogChangedMeanwhile, NoQuorum, PoeError, TooFewNodes, UnknownStream
 
+VERSION: Final = "simulated"
+ID_KNOWN_US: Final = 120_000_000
+"""For so long an entry is known by its id."""
+LATE_MAX_US: Final = 60_000_000
+"""What is stored late is not stored later than that."""
+_AGAIN_MAX: Final = 4
+_ASK_S: Final = 5.0
+_PORTIONS: Final = (1, 2, 5, 1000)
+
+
+class Hazards(NamedTuple):
+    """What befalls single things; probabilities from 0 to 1."""
+
+    lose_ack: float = 0.0
+    """It is done, and who has asked is not told so."""
+    lose: float = 0.0
+    """It is not done, and who has asked cannot know."""
+    late: float = 0.0
+    """Neither is it done, nor can who has asked know; later it is done after all."""
+    again: float = 0.0
+    """Entries come once more, in front of those that follow them."""
+    lose_ask: float = 0.0
+    """A question between nodes, or its answer, is lost."""
+    doubt: float = 0.6
+    """What nobody agrees on meanwhile is in doubt, and not refused."""
+
+
+CALM: Final = Hazards(doubt=0.0)
+
 
 @dataclass(slots=True)
 class _Stream:
@@ -37,94 +72,232 @@ class _Stream:
     bytes_max: int
     entries: list[Entry] = field(default_factory=list)
     first_place: int = 1
-    places: dict[str, int] = field(default_factory=dict)
+    last_place: int = 0
+    ids: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """The place of each entry by its id, and when it was stored."""
     size_bytes: int = 0
 
-    @property
-    def last_place(self) -> int:
-        return self.first_place + len(self.entries) - 1
-
-    def append(self, entry_id: str, time_us: int, payload: bytes) -> int:
-        known = self.places.get(entry_id)
-        if known is not None:
-            return known
+    def append(self, entry_id: str, time_us: int, payload: bytes, now_us: int = 0) -> int:
+        """Append an entry that is not known; `now_us` is of a clock that nobody sets."""
+        known = self.ids.get(entry_id)
+        if known is not None and now_us - known[1] < ID_KNOWN_US:
+            return known[0]
         newest_us = self.entries[-1].time_us if self.entries else 0
-        place = self.last_place + 1
-        self.entries.append(Entry(place, max(time_us, newest_us), bytes(payload)))
-        self.places[entry_id] = place
+        self.last_place += 1
+        self.entries.append(Entry(self.last_place, max(time_us, newest_us), bytes(payload)))
+        self.ids[entry_id] = self.last_place, now_us
         self.size_bytes += len(payload)
         while self.size_bytes > self.bytes_max and len(self.entries) > 1:
             self.forget_to(self.first_place)
-        return place
+        return self.last_place
 
     def forget_to(self, place: int) -> None:
         """Forget the entries up to a place."""
         while self.entries and self.entries[0].place <= place:
             self.size_bytes -= len(self.entries.pop(0).payload)
-            self.first_place += 1
+        self.first_place = self.entries[0].place if self.entries else self.last_place + 1
+
+    def remove(self, place: int) -> None:
+        """Remove one entry, as somebody does who edits a stream."""
+        self.entries = [each for each in self.entries if each.place != place]
+        self.forget_to(0)
+
+    def behind(self, place: int, count_max: int) -> list[Entry]:
+        """Return entries that follow one another behind a place; none where the next is gone."""
+        begin = bisect_right(self.entries, place, key=attrgetter("place"))
+        found: list[Entry] = []
+        for entry in self.entries[begin : begin + count_max]:
+            if entry.place != place + 1:
+                break
+            found.append(entry)
+            place = entry.place
+        return found
+
+    def next_place(self, place: int) -> int:
+        """Return the place of the first entry behind one; one behind the last where none is."""
+        begin = bisect_right(self.entries, place, key=attrgetter("place"))
+        return self.entries[begin].place if begin < len(self.entries) else self.last_place + 1
+
+
+class _Asked:
+    """Something that an engine is asked for, and tells the outcome of once."""
+
+    __slots__ = ("in_doubt", "is_told", "told")
+
+    def __init__(self, told: Callable[[Any], None], in_doubt: object) -> None:
+        self.told = told
+        self.in_doubt = in_doubt
+        """The outcome where nothing was heard of it."""
+        self.is_told = False
+
+    def tell(self, outcome: object) -> None:
+        """Tell an outcome, unless one was told."""
+        if not self.is_told:
+            self.is_told = True
+            self.told(outcome)
+
+
+_Lane = tuple[str, str, object]
+"""A node, what waits there, and which of several such."""
 
 
 class SimulatedLog:
-    """What the engines of some nodes agree on; `now_us` is their clock."""
+    """What the engines of some nodes agree on; `now_us` is their clock, which nobody sets."""
 
     def __init__(
-        self, names: list[str], now_us: Callable[[], int], *, is_stepped: bool = False
+        self,
+        names: list[str],
+        now_us: Callable[[], int],
+        *,
+        dice: random.Random | None = None,
+        hazards: Hazards = CALM,
     ) -> None:
         self.names = list(names)
         self.now_us = now_us
+        self.skew_us = 0
+        """By how much the clock is wrong that gives entries their time."""
         self.streams: dict[str, _Stream] = {}
         self.catalog: dict[str, tuple[bytes, int]] = {}
         self.revision = 0
         self.acks_to_lose = 0
         """So many of the next acknowledgements are lost: it is stored, and nobody is told."""
+        self.hazards = hazards
+        self.dice = dice
         self.is_leaderless = False
         """Whether an election is under way: nothing is agreed on meanwhile."""
-        self._is_stepped = is_stepped
         self._cut: set[str] = set()
+        self._paused: set[str] = set()
         self._engines: dict[str, SimulatedEngine] = {}
-        self._waiting: dict[str, deque[Callable[[], None]]] = {name: deque() for name in names}
+        self._lanes: dict[_Lane, deque[Callable[[], object]]] = {}
+        self._late: list[tuple[int, Callable[[], object]]] = []
+        self._number = 0
 
     def engine(self, name: str) -> "SimulatedEngine":
         """Return the engine of a node, which begins with nothing under way."""
         return SimulatedEngine(self, name)
 
+    # ---- what happens to servers ----------------------------------------------------------------
+
     def cut(self, name: str) -> None:
-        """Cut a node's engine off from the others."""
+        """Cut a node's server off from the others."""
         self._cut.add(name)
 
     def heal(self, name: str) -> None:
         """Have it reach the others again; it gets what it has missed."""
         self._cut.discard(name)
+        self._release_late()
+        self._look_at(name)
+
+    def pause(self, name: str) -> None:
+        """Stop a node's server: nothing comes of it; what it was asked for may be done later."""
+        self._paused.add(name)
         engine = self._engines.get(name)
         if engine is not None:
-            engine.catch_up()
+            engine.time_out()
 
-    def step(self, dice: random.Random) -> bool:
-        """Tell one thing that waits; returns whether there was any."""
-        names = [name for name, waiting in self._waiting.items() if waiting]
-        if not names:
+    def resume(self, name: str) -> None:
+        """Have it go on."""
+        self._paused.discard(name)
+        self._release_late()
+        self._look_at(name)
+
+    def begin_election(self) -> None:
+        """Have nobody lead."""
+        self.is_leaderless = True
+
+    def end_election(self) -> None:
+        """Have somebody lead again, who has some of what was under way."""
+        self.is_leaderless = False
+        self._release_late()
+        self.spread()
+
+    def lose_connection(self, name: str) -> None:
+        """Have a node lose its server for a moment: what is under way is in doubt.
+
+        What is followed comes again from somewhere before.
+        """
+        engine = self._engines.get(name)
+        if engine is not None:
+            engine.lose("the connection was lost")
+            engine.time_out()
+            engine.rewind()
+
+    def mend(self) -> None:
+        """End everything that goes wrong."""
+        self.hazards = CALM
+        self._cut.clear()
+        self._paused.clear()
+        self.end_election()
+        for name in self.names:
+            self._look_at(name)
+
+    # ---- one thing after the other --------------------------------------------------------------
+
+    def step(self) -> bool:
+        """Do one thing that waits; return whether there was any."""
+        assert self.dice is not None
+        lanes = [lane for lane in self._lanes if lane[0] not in self._paused or lane[1] == "doubt"]
+        if not lanes:
             return False
-        self._waiting[dice.choice(names)].popleft()()
+        lane = self.dice.choice(lanes)
+        waiting = self._lanes[lane]
+        do = waiting.popleft()
+        if not waiting:
+            del self._lanes[lane]
+        do()
         return True
+
+    def expire(self) -> None:
+        """Tell that it is in doubt what has been under way for too long."""
+        for engine in list(self._engines.values()):
+            engine.time_out(self.now_us())
+
+    def later(self, node: str, what: str, which: object, do: Callable[[], object]) -> None:
+        """Do something now, or in its turn, at a step, behind all else of its lane."""
+        if self.dice is None:
+            do()
+            return
+        if which is None:
+            self._number += 1
+            which = self._number
+        self._lanes.setdefault((node, what, which), deque()).append(do)
+
+    def happens(self, probability: float) -> bool:
+        """Return whether something happens that does so with a probability."""
+        return self.dice is not None and self.dice.random() < probability
+
+    def do_late(self, do: Callable[[], object]) -> None:
+        """Do something when somebody is reached again, or never."""
+        self._late.append((self.now_us(), do))
+
+    def _release_late(self) -> None:
+        late, self._late = self._late, []
+        for since_us, do in late:
+            if self.now_us() - since_us < LATE_MAX_US and self.happens(0.5):
+                self.later("", "late", None, do)
+
+    # ---- who agrees -----------------------------------------------------------------------------
+
+    def is_there(self, name: str) -> bool:
+        """Return whether the others reach a node's server."""
+        return name not in self._cut and name not in self._paused
 
     def agrees(self, name: str) -> bool:
         """Return whether a node is one of a majority that agrees on things."""
-        there = [each for each in self.names if each not in self._cut]
+        there = [each for each in self.names if self.is_there(each)]
         return name in there and not self.is_leaderless and 2 * len(there) > len(self.names)
 
     def reached(self, name: str) -> dict[str, bool]:
         """Return which nodes there are, and whether one reaches them."""
         return {
-            each: each == name or (each not in self._cut and name not in self._cut)
+            each: each == name or (self.is_there(each) and self.is_there(name))
             for each in self.names
         }
 
-    def tell(self, name: str, told: Callable[[], None]) -> None:
-        """Have a node be told something, now or at a later step."""
-        if self._is_stepped:
-            self._waiting[name].append(told)
-        else:
-            told()
+    def leader(self, name: str) -> str:
+        """Return who leads, as a node knows it; empty: nobody."""
+        there = [each for each in self.names if self.is_there(each)]
+        return there[0] if self.agrees(name) else ""
 
     def joined(self, engine: "SimulatedEngine") -> None:
         """Count an engine as that of its node."""
@@ -135,15 +308,30 @@ class SimulatedLog:
         if self._engines.get(engine.name) is engine:
             del self._engines[engine.name]
 
-    def spread(self, stream: str | None = None) -> None:
-        """Have all nodes that are reached hear what is new."""
-        for engine in list(self._engines.values()):
-            if engine.name not in self._cut:
-                engine.catch_up(stream)
-
     def find(self, name: str) -> "SimulatedEngine | None":
         """Return the engine of a node that runs."""
         return self._engines.get(name)
+
+    def spread(self, stream: str | None = None) -> None:
+        """Have all nodes that are reached hear what is new."""
+        for engine in list(self._engines.values()):
+            if self.is_there(engine.name):
+                engine.catch_up(stream)
+
+    def _look_at(self, name: str) -> None:
+        engine = self._engines.get(name)
+        if engine is not None and self.is_there(name):
+            engine.catch_up()
+
+    def append(self, stream: str, entry_id: str, payload: bytes) -> int | None:
+        """Store an entry, and have all hear of it; return its place, None without the stream."""
+        found = self.streams.get(stream)
+        if found is None:
+            return None
+        now_us = self.now_us()
+        place = found.append(entry_id, now_us + self.skew_us, payload, now_us)
+        self.spread(stream)
+        return place
 
 
 class SimulatedEngine:
@@ -154,7 +342,10 @@ class SimulatedEngine:
         self._name = name
         self._hear: Callable[[EngineEvent], None] | None = None
         self._followed: dict[str, tuple[int, int]] = {}
-        self._seen_revision = 0
+        self._seen: dict[str, int] = {}
+        self._asked: dict[_Asked, float] = {}
+        """What is under way, and until when it may be."""
+        self._is_gone = False
 
     @property
     def name(self) -> str:
@@ -164,8 +355,9 @@ class SimulatedEngine:
     def open(self, hear: Callable[[EngineEvent], None]) -> None:
         """Begin."""
         self._hear = hear
+        self._seen.clear()
         self._log.joined(self)
-        self._tell(Connected("simulated"))
+        self._tell(Connected(VERSION))
         self.catch_up()
 
     def close(self) -> None:
@@ -173,42 +365,63 @@ class SimulatedEngine:
         self._hear = None
         self._followed.clear()
         self._log.left(self)
+        asked, self._asked = self._asked, {}
+        for each in asked:
+            each.tell(each.in_doubt)
+
+    def abandon(self) -> None:
+        """Be gone as a node is that was killed: nobody is told anything."""
+        self._is_gone = True
+        self._asked.clear()
+        self.close()
+
+    def lose(self, why: str) -> None:
+        """Have the node not reach its engine for a moment."""
+        self._tell(Disconnected(why))
+        self._tell(Connected(VERSION))
+
+    def time_out(self, now_us: float = math.inf) -> None:
+        """Tell that it is in doubt what has been under way for too long, by default all."""
+        for each in [each for each, until_us in self._asked.items() if until_us <= now_us]:
+            self._lose(each)
+
+    def _begin(
+        self, told: Callable[[Any], None], in_doubt: object, deadline_s: float = _ASK_S
+    ) -> _Asked:
+        asked = _Asked(told, in_doubt)
+        self._asked[asked] = self._log.now_us() + deadline_s * 1_000_000
+        if not self._log.is_there(self.name) and self._log.dice is not None:
+            self.time_out()
+        return asked
+
+    def _end(self, asked: _Asked, outcome: object) -> None:
+        """Tell what came of something, in its turn."""
+
+        def tell() -> None:
+            self._asked.pop(asked, None)
+            if not self._is_gone:
+                asked.tell(outcome)
+
+        self._log.later(self.name, "told", None, tell)
+
+    def _lose(self, asked: _Asked) -> None:
+        """Tell of something that nothing was heard of, as a time limit does."""
+        self._asked.pop(asked, None)
+
+        def tell() -> None:
+            if not self._is_gone:
+                asked.tell(asked.in_doubt)
+
+        self._log.later(self.name, "doubt", None, tell)
 
     def _tell(self, event: EngineEvent) -> None:
-        self._log.tell(self.name, partial(self._deliver, event))
+        self._log.later(self.name, "event", "", partial(self._deliver, event))
 
     def _deliver(self, event: EngineEvent) -> None:
         if self._hear is not None:
             self._hear(event)
 
-    def catch_up(self, stream: str | None = None) -> None:
-        """Hear what is new of what is followed, and of the catalog."""
-        if not self._log.reached(self.name)[self.name] or self._hear is None:
-            return
-        for key, (value, revision) in sorted(
-            self._log.catalog.items(), key=lambda each: each[1][1]
-        ):
-            if revision > self._seen_revision:
-                self._tell(CatalogChanged(key, value, revision))
-        self._seen_revision = self._log.revision
-        for name in [*self._followed] if stream is None else [stream]:
-            self._catch_up(name)
-
-    def _catch_up(self, name: str) -> None:
-        if name not in self._followed:
-            return
-        place, follow_id = self._followed[name]
-        stream = self._log.streams.get(name)
-        if stream is None:
-            del self._followed[name]
-            self._tell(Lost(name, follow_id))
-        elif place + 1 < stream.first_place:
-            del self._followed[name]
-            self._tell(Forgotten(name, follow_id, stream.first_place))
-        elif place < stream.last_place:
-            self._followed[name] = (stream.last_place, follow_id)
-            entries = stream.entries[place + 1 - stream.first_place :]
-            self._tell(Entries(name, follow_id, tuple(entries)))
+    # ---- entries --------------------------------------------------------------------------------
 
     def publish(
         self,
@@ -219,25 +432,48 @@ class SimulatedEngine:
         told: Callable[[Stored | NotStored], None],
     ) -> None:
         """Append an entry."""
-        del deadline_s
-        found = self._log.streams.get(stream)
-        if self._hear is None or not self._log.agrees(self.name):
-            outcome: Stored | NotStored = NotStored(is_sure=True, why="no majority")
-        elif found is None:
-            outcome = NotStored(is_sure=True, why="no such stream")
+        in_doubt = NotStored(is_sure=False, why="nothing was heard of it")
+        asked = self._begin(told, in_doubt, deadline_s)
+        if self._hear is None:
+            self._end(asked, NotStored(is_sure=True, why="it is closed"))
+            return
+        payload = bytes(payload)
+        arrive = partial(self._published, stream, entry_id, payload, asked)
+        self._log.later(self.name, "publish", stream, arrive)
+
+    def _published(self, stream: str, entry_id: str, payload: bytes, asked: _Asked) -> None:
+        """Take an entry at the server."""
+        log, hazards = self._log, self._log.hazards
+        store = partial(log.append, stream, entry_id, payload)
+        if self._hear is None and log.happens(0.5):
+            return  # its node was killed before it was sent
+        if not log.agrees(self.name):
+            if not log.happens(hazards.doubt):
+                self._end(asked, NotStored(is_sure=True, why="no majority"))
+                return
+            log.do_late(store)
+            self._lose(asked)
+        elif stream not in log.streams:
+            self._end(asked, NotStored(is_sure=True, why="no such stream"))
+        elif log.happens(hazards.lose):
+            self._lose(asked)
+        elif log.happens(hazards.late):
+            log.later("", "late", None, store)
+            self._lose(asked)
         else:
-            outcome = Stored(found.append(entry_id, self._log.now_us(), payload))
-            self._log.spread(stream)
-            if self._log.acks_to_lose:
-                self._log.acks_to_lose -= 1
-                outcome = NotStored(is_sure=False, why="the acknowledgement was lost")
-        self._log.tell(self.name, partial(told, outcome))
+            place = store()
+            assert place is not None
+            if log.acks_to_lose or log.happens(hazards.lose_ack):
+                log.acks_to_lose = max(log.acks_to_lose - 1, 0)
+                self._lose(asked)
+            else:
+                self._end(asked, Stored(place))
 
     def follow(self, stream: str, after_place: int, follow_id: int) -> None:
         """Follow a stream."""
         self._followed[stream] = (after_place, follow_id)
-        if self.name not in self._log._cut:  # noqa: SLF001 - its own part
-            self._catch_up(stream)
+        if self._log.is_there(self.name):
+            self._look(stream)
 
     def taken(self, stream: str, follow_id: int, place: int) -> None:
         """Note nothing: all is in memory anyway."""
@@ -247,6 +483,96 @@ class SimulatedEngine:
         """Follow it no more."""
         self._followed.pop(stream, None)
 
+    def rewind(self) -> None:
+        """Have what is followed come again from somewhere before."""
+        dice = self._log.dice
+        if dice is None:
+            return
+        for name, (place, follow_id) in self._followed.items():
+            stream = self._log.streams.get(name)
+            if stream is not None:
+                least = max(stream.first_place - 1, place - _AGAIN_MAX)
+                again = dice.randint(min(least, place), place)
+                self._followed[name] = again, follow_id
+                self._look(name)
+
+    def catch_up(self, stream: str | None = None) -> None:
+        """Hear what is new of what is followed, and of the catalog."""
+        if self._hear is None or not self._log.is_there(self.name):
+            return
+        self._log.later(self.name, "event", "", self._catch_up_with_catalog)
+        for name in [*self._followed] if stream is None else [stream]:
+            self._look(name)
+
+    def _catch_up_with_catalog(self) -> None:
+        if self._hear is None or not self._log.is_there(self.name):
+            return
+        known = sorted(self._log.catalog.items(), key=lambda each: each[1][1])
+        for key, (value, revision) in known:
+            if revision > self._seen.get(key, 0):
+                self._seen[key] = revision
+                self._deliver(CatalogChanged(key, value, revision))
+
+    def _look(self, name: str) -> None:
+        if name in self._followed:
+            self._log.later(self.name, "stream", name, partial(self._bring, name))
+
+    def _bring(self, name: str) -> None:
+        """Bring the next entries of a stream on their way."""
+        log = self._log
+        if name not in self._followed or self._hear is None or not log.is_there(self.name):
+            return
+        place, follow_id = self._followed[name]
+        stream = log.streams.get(name)
+        event: EngineEvent | None = None
+        if stream is None or place > stream.last_place:
+            del self._followed[name]
+            event = Lost(name, follow_id)
+        elif place < stream.last_place:
+            begin = place
+            if log.dice is not None and log.happens(log.hazards.again):
+                begin = max(stream.first_place - 1, place - log.dice.randint(0, _AGAIN_MAX))
+            count = 1 << 30 if log.dice is None else log.dice.choice(_PORTIONS)
+            entries = stream.behind(min(begin, place), count + place - begin)
+            if entries and entries[-1].place > place:
+                event = Entries(name, follow_id, tuple(entries))
+                self._followed[name] = entries[-1].place, follow_id
+                if entries[-1].place < stream.last_place:
+                    self._look(name)
+            elif entries:
+                self._look(name)
+            else:
+                del self._followed[name]
+                event = Forgotten(name, follow_id, stream.next_place(place))
+        if event is not None:
+            log.later(self.name, "stream", name, partial(self._deliver, event))
+
+    # ---- streams and the catalog ----------------------------------------------------------------
+
+    def _ask(
+        self,
+        what: str,
+        told: Callable[[Any], None],
+        do: Callable[[], object],
+    ) -> None:
+        """Have a majority do something, and tell what came of it."""
+        asked = self._begin(told, NoQuorum(what))
+
+        def arrive() -> None:
+            log = self._log
+            if not log.agrees(self.name):
+                self._end(asked, NoQuorum(what))
+            elif log.happens(log.hazards.lose):
+                self._lose(asked)
+            else:
+                outcome = do()
+                if log.happens(log.hazards.lose_ack):
+                    self._lose(asked)
+                else:
+                    self._end(asked, outcome)
+
+        self._log.later(self.name, "ask", "", arrive)
+
     def make_stream(
         self,
         stream: str,
@@ -255,93 +581,110 @@ class SimulatedEngine:
         told: Callable[[PoeError | None], None],
     ) -> None:
         """Make a stream."""
-        error: PoeError | None = None
-        live = sum(self._log.reached(self.name).values())
-        if not self._log.agrees(self.name):
-            error = NoQuorum(f"stream {stream}")
-        elif live < replicas:
-            error = TooFewNodes(replicas, live)
-        else:
+
+        def make() -> PoeError | None:
+            live = sum(self._log.reached(self.name).values())
+            if live < replicas:
+                return TooFewNodes(replicas, live)
             self._log.streams.setdefault(stream, _Stream(replicas, bytes_max))
-        self._log.tell(self.name, partial(told, error))
+            return None
+
+        self._ask(f"stream {stream}", told, make)
 
     def delete_stream(self, stream: str, told: Callable[[PoeError | None], None]) -> None:
         """Delete a stream."""
-        error = None if self._log.agrees(self.name) else NoQuorum(f"stream {stream}")
-        if error is None:
+
+        def delete() -> None:
             self._log.streams.pop(stream, None)
             self._log.spread(stream)
-        self._log.tell(self.name, partial(told, error))
+
+        self._ask(f"stream {stream}", told, delete)
 
     def put_catalog(
         self, key: str, value: bytes, revision: int, told: Callable[[int | PoeError], None]
     ) -> None:
         """Set a value, if nobody has meanwhile."""
-        outcome: int | PoeError
-        if not self._log.agrees(self.name):
-            outcome = NoQuorum("the topics of the cluster")
-        elif self._log.catalog.get(key, (b"", 0))[1] != revision:
-            outcome = CatalogChangedMeanwhile(key)
-        else:
-            self._log.revision += 1
-            outcome = self._log.revision
-            self._log.catalog[key] = (bytes(value), outcome)
-            self._log.spread("")
-        self._log.tell(self.name, partial(told, outcome))
+
+        def put() -> int | PoeError:
+            log = self._log
+            if log.catalog.get(key, (b"", 0))[1] != revision:
+                return CatalogChangedMeanwhile(key)
+            log.revision += 1
+            log.catalog[key] = (bytes(value), log.revision)
+            log.spread("")
+            return log.revision
+
+        self._ask("the topics of the cluster", told, put)
 
     def stream_state(
         self, stream: str, deadline_s: float, told: Callable[[StreamState | PoeError], None]
     ) -> None:
         """Look at a stream."""
         del deadline_s
-        found = self._log.streams.get(stream)
-        outcome: StreamState | PoeError
-        if not self._log.agrees(self.name):
-            outcome = NoQuorum(f"stream {stream}")
-        elif found is None:
-            outcome = UnknownStream(stream)
-        else:
+
+        def look() -> StreamState | PoeError:
+            found = self._log.streams.get(stream)
+            if found is None:
+                return UnknownStream(stream)
             reached = self._log.reached(self.name)
             replicas = {name: 0 if there else -1 for name, there in reached.items()}
-            leader = self._log.names[0]
-            outcome = StreamState(
+            leader = self._log.leader(self.name)
+            return StreamState(
                 found.first_place, found.last_place, found.size_bytes, leader, replicas
             )
-        self._log.tell(self.name, partial(told, outcome))
+
+        self._ask(f"stream {stream}", told, look)
 
     def state(self, deadline_s: float, told: Callable[[EngineState | PoeError], None]) -> None:
         """Look at the engine."""
-        del deadline_s
-        leader = self._log.names[0] if self._log.agrees(self.name) else ""
-        size_bytes = sum(each.size_bytes for each in self._log.streams.values())
-        state = EngineState("simulated", leader, self._log.reached(self.name), size_bytes)
-        self._log.tell(self.name, partial(told, state))
+        asked = self._begin(told, NoQuorum("the engine"), deadline_s)
 
-    def ask(
-        self, node: str, payload: bytes, deadline_s: float, told: Callable[[bytes | None], None]
-    ) -> None:
-        """Ask another node."""
-        del deadline_s
-        other = self._log.find(node) if self._log.reached(self.name).get(node) else None
-        if other is None:
-            self._log.tell(self.name, partial(told, None))
-            return
-        answer = partial(self._answered, told)
-        other._tell(PeerAsked(payload, answer))  # noqa: SLF001 - another one of the same class
+        def look() -> None:
+            log = self._log
+            size_bytes = sum(each.size_bytes for each in log.streams.values())
+            leader, reached = log.leader(self.name), log.reached(self.name)
+            self._end(asked, EngineState(VERSION, leader, reached, size_bytes))
 
-    def _answered(self, told: Callable[[bytes | None], None], answer: bytes) -> None:
-        self._log.tell(self.name, partial(told, answer))
+        self._log.later(self.name, "ask", "", look)
 
     def forget_node(self, node: str, told: Callable[[PoeError | None], None]) -> None:
         """Take a node out."""
         if node in self._log.names:
             self._log.names.remove(node)
-        self._log.tell(self.name, partial(told, None))
+        self._end(self._begin(told, NoQuorum("the engine")), None)
 
-    def lose(self, why: str) -> None:
-        """Have the node not reach its engine for a moment."""
-        self._tell(Disconnected(why))
-        self._tell(Connected("simulated"))
+    # ---- other nodes ----------------------------------------------------------------------------
+
+    def ask(
+        self, node: str, payload: bytes, deadline_s: float, told: Callable[[bytes | None], None]
+    ) -> None:
+        """Ask another node."""
+        asked = self._begin(told, None, deadline_s)
+
+        def arrive() -> None:
+            other = self._log.find(node) if self._log.reached(self.name).get(node) else None
+            if other is None or self._log.happens(self._log.hazards.lose_ask):
+                self._lose(asked)
+            else:
+                other._asked_by(self, payload, asked)  # noqa: SLF001 - another one of its class
+
+        self._log.later(self.name, "question", None, arrive)
+
+    def _asked_by(self, other: "SimulatedEngine", payload: bytes, asked: _Asked) -> None:
+        def answer(content: bytes) -> None:
+            is_lost = self._log.happens(self._log.hazards.lose_ask)
+            if is_lost or not self._log.reached(self.name).get(other.name):
+                other._lose(asked)  # noqa: SLF001 - another one of its class
+            else:
+                other._end(asked, content)  # noqa: SLF001 - likewise
+
+        def deliver() -> None:
+            if self._hear is None:
+                other._lose(asked)  # noqa: SLF001 - likewise
+            else:
+                self._hear(PeerAsked(payload, answer))
+
+        self._log.later(self.name, "peer", None, deliver)
 
     def metrics(self) -> dict[str, Any]:
         """Return nothing that would be counted."""

@@ -86,7 +86,8 @@ KNOWN_S: Final = 2.0
 """How long a topic that is made waits for the other nodes to have it."""
 _KNOWN_PAUSE_S: Final = 0.02
 _STREAM_LOOK_S: Final = 1.0
-_BACKOFF: Final = Backoff(first_s=0.05, max_s=5.0, reset_after_s=60.0)
+RESTARTS: Final = Backoff(first_s=0.05, max_s=5.0, reset_after_s=60.0)
+"""How long a replica that has ended waits to be started anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ class LogParts:
     count_limit: int
     size_limit: int
     """Of the segments of topics that do not say it themselves."""
+    restarts: Backoff = RESTARTS
 
 
 class Logs(GenServer):
@@ -220,7 +222,9 @@ class Logs(GenServer):
             asked.answer(encode_answer(Known(is_done)))
             return
         slot = self._slots.get(question.stream)
-        if slot is None:
+        if question.stream in self._slots.fetching:
+            asked.answer(encode_error("its copy is fetched just now"))
+        elif slot is None:
             asked.answer(encode_error("this node has no replica of that partition"))
         else:
             slot.post(PeerQuestion(question, asked.answer))
@@ -350,17 +354,15 @@ class Logs(GenServer):
         if not record.is_deleted:
             await self._install(record)
         elif before is None:
-            await self._remove(record)
+            await self._remove_old(record.description.name)
         self._done[changed.key] = changed.revision
 
     async def _install(self, record: LogRecord) -> None:
         topic = record.description.name
         known = self._parts.routes.properties
         found = None if known is None else known.find(topic)
-        is_other = found is not None and found.id != record.description.id
-        if found is not None and is_other and found.properties.is_replicated:
-            # One of that name, which was deleted while this node was away.
-            await self._remove(LogRecord(found))
+        if found is not None and found.id != record.description.id:
+            await self._remove_old(topic)
         try:
             await self.call(REGISTRY, InstallTopic(record.description), timeout_s=None)
         except PoeError as error:
@@ -372,6 +374,13 @@ class Logs(GenServer):
             self._streams[part] = stream
             if part not in self._refs:
                 await self._start(part)
+
+    async def _remove_old(self, topic: bytes) -> None:
+        """Remove what has a name that was deleted, maybe twice, while this node was away."""
+        known = self._parts.routes.properties
+        found = None if known is None else known.find(topic)
+        if found is not None and found.properties.is_replicated:
+            await self._remove(LogRecord(found))
 
     async def _remove(self, record: LogRecord) -> None:
         topic = record.description.name
@@ -416,7 +425,7 @@ class Logs(GenServer):
             ref = await start_dynamic_child(self, REPLICA_SUP, parts)
         except PoeError as error:
             logger.error("the replica of %s does not start: %s", topic_text(topic), error)
-            self._delays.begin(topic, _BACKOFF)
+            self._delays.begin(topic, self._parts.restarts)
             return
         assert ref is not None
         self.monitor(ref)
@@ -432,7 +441,7 @@ class Logs(GenServer):
         logger.error("the replica of %s has ended: %r", topic_text(topic), reason)
         del self._refs[topic]
         (self._parts.routes.replicas or {}).pop(topic, None)
-        self._delays.begin(topic, _BACKOFF)
+        self._delays.begin(topic, self._parts.restarts)
 
     async def _verify(self, topic: bytes | None) -> dict[bytes, list[dict[str, Any]]]:
         """Compare the copies of all partitions, or of those of one topic."""

@@ -61,7 +61,10 @@ class Replicated:
 
     def are_same(self, topic: str = "t") -> bool:
         """Whether all nodes that run have the same data files."""
-        first, *others = (self.files(name, topic) for name in self.nodes)
+        try:
+            first, *others = (self.files(name, topic) for name in self.nodes)
+        except FileNotFoundError:  # it went meanwhile
+            return False
         return all(each == first for each in others)
 
     def wait_same(self, topic: str = "t") -> None:
