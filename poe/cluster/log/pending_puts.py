@@ -5,6 +5,7 @@ stored once. It is refused only where it is sure that it never was: every try of
 that may be stored waits for as long as the engine knows its name.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -49,6 +50,8 @@ class _Pending:
     is_doubtful: bool = False
     """Whether it may be stored."""
     retry_at_s: float = 0.0
+    place: float = math.inf
+    """Where it is stored; infinite as long as that is not known."""
 
 
 class PendingPuts:
@@ -72,28 +75,42 @@ class PendingPuts:
         self._pending[number] = _Pending(caller, payload, now_s)
         return Publish(number, payload)
 
-    def told(self, number: int, told: Stored | NotStored, now_s: float) -> Iterator[Effect]:
-        """Take what became of a try."""
+    def told(
+        self, number: int, told: Stored | NotStored, now_s: float, copy_place: int = 0
+    ) -> Iterator[Effect]:
+        """Take what became of a try; `copy_place` is up to where this node's copy goes."""
         put = self._pending.get(number)
         if put is None:
             return
         put.is_under_way = False
-        if isinstance(told, Stored):
-            put.is_doubtful = True
-            # It will come in the stream; should it not, it is published again, and found.
-            put.retry_at_s = now_s + TRY_S
-            return
-        put.is_doubtful = put.is_doubtful or not told.is_sure
+        put.is_doubtful = put.is_doubtful or isinstance(told, Stored) or not told.is_sure
         age_s = now_s - put.began_s
+        if isinstance(told, Stored):
+            put.place = told.place
         if not put.is_doubtful and age_s >= REFUSE_AFTER_S:
             del self._pending[number]
             yield Answer(put.caller, NoQuorum(f"topic {self._topic}"))
-        elif age_s >= GIVE_UP_AFTER_S:
-            del self._pending[number]
-            yield Answer(put.caller, PutUnconfirmed(self._topic, round(age_s, 1)))
+        elif age_s >= GIVE_UP_AFTER_S or put.place <= copy_place:
+            yield self._unconfirmed(number, age_s)
+        elif isinstance(told, Stored):
+            # It will come in the stream; should it not, it is published again, and found.
+            put.retry_at_s = now_s + TRY_S
         else:
             pause_s = _PAUSES_S[min(put.tries_count, len(_PAUSES_S)) - 1]
             put.retry_at_s = now_s + pause_s
+
+    def passed(self, place: int, now_s: float) -> list[Effect]:
+        """Take that the copy goes up to a place, by another way than its stream.
+
+        What lies there does not come any more, and nobody knows its pointers.
+        """
+        gone = [number for number, put in self._pending.items() if put.place <= place]
+        return [self._unconfirmed(number, now_s - self._pending[number].began_s) for number in gone]
+
+    def _unconfirmed(self, number: int, age_s: float) -> Answer:
+        """Give up a put that may be stored: soon the engine would take it for another one."""
+        caller = self._pending.pop(number).caller
+        return Answer(caller, PutUnconfirmed(self._topic, round(age_s, 1)))
 
     def applied(self, number: int, outcome: int | PoeError) -> Iterator[Effect]:
         """Take what became of a put that has come back in the stream."""

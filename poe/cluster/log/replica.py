@@ -21,7 +21,7 @@ from weakref import proxy
 
 from xxhash import xxh3_128
 
-from poe.actors import NO_REPLY, ActorRef, Call, Error, GenServer, Mailslot, Timer
+from poe.actors import NO_REPLY, ActorRef, Call, Error, Exit, GenServer, Mailslot, Stop, Timer
 from poe.broker.appendix.message import (
     AgreedBatch,
     Applied,
@@ -119,6 +119,11 @@ class Alarm(Enum):
 class StreamSlots(dict[str, Mailslot]):
     """Who takes what comes of a stream; any thread of an engine may look."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetching: set[str] = set()
+        """Streams whose replica has its copy fetched: it answers no other node meanwhile."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaParts:
@@ -176,7 +181,12 @@ _UNLED: Final = NotStored(is_sure=True, why="nobody leads the stream")
 
 
 class Replica(GenServer):
-    """Keeps the copy of one partition, and takes puts onto it."""
+    """Keeps the copy of one partition, and takes puts onto it.
+
+    It traps exits: who waits for a put is told that it may be stored, however the replica ends.
+    """
+
+    trap_exits = True
 
     async def init(self, parts: ReplicaParts) -> None:
         """Begin where the copy ends."""
@@ -245,7 +255,7 @@ class Replica(GenServer):
             case _:
                 super().handle_cast(message)
 
-    async def handle_info(self, message: Any) -> None:  # noqa: ANN401
+    async def handle_info(self, message: Any) -> Stop | None:  # noqa: ANN401
         """Take what the engine brings, and the time."""
         match message:
             case Entries() | Forgotten() | Lost():
@@ -257,8 +267,11 @@ class Replica(GenServer):
                 await self._answer(question, answer)
             case Alarm():
                 await self._ring(message)
+            case Exit(reason=reason):
+                return Stop(reason)
             case _:
                 super().handle_info(message)
+        return None
 
     def _note(self, told: _Told | _Looked) -> None:
         """Take what has become of a try to publish something, or of a look at the stream."""
@@ -267,7 +280,8 @@ class Replica(GenServer):
             if not told.is_led:
                 self.send_after(LOOK_AGAIN_S, Alarm.LOOK)
             return
-        self._carry_out(self._puts.told(told.number, told.outcome, self.monotonic_s()))
+        now_s = self.monotonic_s()
+        self._carry_out(self._puts.told(told.number, told.outcome, now_s, self._place))
         self._tick_later()
         if isinstance(told.outcome, NotStored):
             self._look()
@@ -360,6 +374,7 @@ class Replica(GenServer):
         self._follow()
 
     def _follow(self) -> None:
+        self._carry_out(self._puts.passed(self._place, self.monotonic_s()))
         self._follow_id += 1
         self._be(State.FOLLOWING, "")
         self._parts.engine.follow(self._parts.stream, self._place, self._follow_id)
@@ -408,6 +423,7 @@ class Replica(GenServer):
         events, topic = self._parts.routes.events, topic_text(self._parts.topic)
         logger.warning("the copy of topic %s is fetched from another node", topic)
         began_s = self.monotonic_s()
+        self._parts.slots.fetching.add(self._parts.stream)
         try:
             self._place = await self._fetching.fetch(first_place - 1)
         except CopyNotFetched as error:
@@ -419,6 +435,8 @@ class Replica(GenServer):
         except PoeError as error:
             self._stall(error)
             return
+        finally:
+            self._parts.slots.fetching.discard(self._parts.stream)
         events.add(
             "copy_fetched", child=topic, ref=str(self.ref), away_s=self.monotonic_s() - began_s
         )

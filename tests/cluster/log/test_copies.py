@@ -16,6 +16,7 @@ def fill(nodes, count=60, size=10, names="abc"):
 
 
 def is_sound(nodes, name):
+    nodes.wait_all(lambda each: nodes.state(each) == "following")
     return all(not row["differing"] and not row.get("error") for row in nodes.verify(name)[b"t"])
 
 

@@ -202,6 +202,19 @@ def test_a_node_that_was_away_while_a_topic_was_deleted_and_made_anew_has_the_ne
     assert three.values("c") == [b"new"]
 
 
+def test_a_node_that_was_away_while_a_topic_was_deleted_twice_has_none(three):
+    three["a"].create_topic("t", replicas=3)
+    three["a"].put("t", b"old")
+    three.wait_same()
+    three.stop("c")
+    three["a"].control("delete", topic=b"t")
+    three["a"].create_topic("t", replicas=3)
+    three["a"].control("delete", topic=b"t")
+    three.start("c")
+    wait_until(lambda: b"t" not in three["c"].topics(), 10)
+    assert three.files("c") == {}
+
+
 def test_a_trim_takes_the_same_segments_at_all_nodes(three):
     three["a"].create_topic("t", replicas=3, count_limit=10)
     pointers = [three["a"].put("t", b"%d" % number) for number in range(35)]
