@@ -138,14 +138,18 @@ def logs(
     """
     with endpoint.looking() as connection:
         told = connection.control("cluster_logs")
+        names = _names(connection)
     if output_format is Format.JSON:
         write_json(_plain(told))
         return
     engine = told["engine"]
     reached = [name for name, is_there in sorted(engine["nodes"].items()) if is_there]
-    leader = printable(engine["leader"] or "nobody: there is no majority")
+    leader = names.get(engine["leader"], engine["leader"]) or "nobody: there is no majority"
     version = printable(engine["version"] or "not reached")
-    write_line(f"engine {version}: led by {leader}, {len(reached)} of {len(engine['nodes'])} nodes")
+    write_line(
+        f"engine {version}: led by {printable(leader)}, "
+        f"{len(reached)} of {counted(len(engine['nodes']), 'node')}"
+    )
     if engine["why"]:
         write_line(f"  {printable(engine['why'])}")
     for topic, each in sorted(told["topics"].items()):
@@ -173,6 +177,7 @@ def verify(
     arguments = {} if topic is None else {"topic": topic}
     with endpoint.looking() as connection:
         told = connection.control("cluster_verify", **arguments)
+        names = _names(connection)
     if output_format is Format.JSON:
         write_json(_plain(told))
     are_same = True
@@ -180,9 +185,16 @@ def verify(
         for row in rows:
             are_same = are_same and not row["differing"]
             if output_format is Format.TEXT:
-                write_line(f"{topic_text(name)}\t{printable(row['node'])}\t{_verdict(row)}")
+                node = printable(names.get(row["node"], row["node"]))
+                write_line(f"{topic_text(name)}\t{node}\t{_verdict(row)}")
     if not are_same:
         raise typer.Exit(1)
+
+
+def _names(connection: Any) -> dict[str, str]:  # noqa: ANN401 - of either style
+    """Return the names of nodes by what engines call them: the ids of their folders."""
+    members = connection.control("cluster_members")
+    return {each["id"].partition(".")[0]: each["name"] for each in members}
 
 
 def _verdict(row: dict[str, Any]) -> str:

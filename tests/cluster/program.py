@@ -43,7 +43,7 @@ class Program:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
-    def wait_for(self, begin: str, timeout_s: float = 20) -> str:
+    def wait_for(self, begin: str, timeout_s: float = 60) -> str:
         """Return the first line that begins so."""
         found: list[str] = []
 

@@ -225,6 +225,14 @@ class ReleaseFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyDamaged:
+    """Cast to the topic registry: of a replicated topic, what is here is not what was stored."""
+
+    topic: bytes
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class LimitReached:
     """Cast to the topic registry: this topic needs a new segment."""
 

@@ -23,6 +23,7 @@ from poe.broker.appendix.message import (
     Applied,
     Apply,
     CheckLimits,
+    CopyDamaged,
     Describe,
     FindLastPut,
     FindLivePuts,
@@ -235,6 +236,8 @@ class AppendixServer(GenServer):
     def _refuse(self, error: StorageError, *, is_put: bool) -> Error:
         if isinstance(error, CorruptRecord):
             logger.error("topic %r is damaged: %s", self._topic, error)
+            if self._is_copy:
+                self.cast(REGISTRY, CopyDamaged(self._topic, str(error)))
         elif is_put and isinstance(error, WriteFailed):
             # The next put goes elsewhere. A full disk is another matter: it gets room.
             logger.error("%s", error)

@@ -98,7 +98,9 @@ class Copies:
         writer = self._routes[topic].writer
         count = sum(each.count for each in self._store.topics[topic])
         segment = self._servers.owned[writer][1]
-        return CopyWriter(writer, segment.last_pointer, count, segment.timestamp, segment.count)
+        damage = next((each.damage[0] for each in self._store.topics[topic] if each.damage), "")
+        last_pointer, timestamp = segment.last_pointer, segment.timestamp
+        return CopyWriter(writer, last_pointer, count, timestamp, segment.count, damage)
 
     async def _add(self, topic: bytes, bound: int | None, first_us: int, base: int) -> None:
         segment = self._store.create_segment(topic, first_us, agreed_base=base)

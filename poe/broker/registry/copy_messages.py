@@ -44,6 +44,9 @@ class CopyWriter:
     segment_count: int
     """Messages in that."""
 
+    damage: str
+    """What of the copy was found to be damaged; empty: nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class BeginSegment:
@@ -82,6 +85,6 @@ class TrimDue:
 
 @dataclass(frozen=True, slots=True)
 class CopyFailed:
-    """Cast to a replica: the files of its topic have failed."""
+    """Cast to a replica: the files of its topic have failed, or are damaged."""
 
     why: str

@@ -19,7 +19,7 @@ from typing import Annotated, Any, TypeAlias
 from poe.actors import KILLED, ActorRef, Call, Error, Exit, GenServer, Timer
 from poe.actors.reason import is_word
 from poe.broker.appendix.hybrid_clock import JumpWatch
-from poe.broker.appendix.message import LimitReached, Seal, Touched, Unseal
+from poe.broker.appendix.message import CopyDamaged, LimitReached, Seal, Touched, Unseal
 from poe.broker.appendix.server import REGISTRY, AppendixOptions
 from poe.broker.registry.appendix_servers import APPENDIX_SUP, AppendixServers
 from poe.broker.registry.archive_folders import ArchiveFolders
@@ -261,6 +261,8 @@ class TopicRegistry(GenServer):
             self._expiry.archived = message.keys
         elif isinstance(message, Touched):
             self._servers.touched[message.writer] = None
+        elif isinstance(message, CopyDamaged):
+            self._copies.tell_of_failure(message.topic, message.why)
         elif isinstance(message, LimitReached):
             route = self._routes.get(message.topic)
             if route is not None and route.writer is message.writer:

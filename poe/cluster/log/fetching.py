@@ -98,6 +98,14 @@ class Fetching:
             await self._actor.call(route.writer, request, timeout_s=None)
         return source.copy.place
 
+    async def is_elsewhere(self, place: int) -> bool:
+        """Return whether another node that is reached has a copy that goes up to a place."""
+        try:
+            await self._find(place)
+        except PoeError:
+            return False
+        return True
+
     async def describe_all(self) -> dict[str, CopyDescription | str]:
         """Return what the copies of all other nodes hold, by node, or why that is not known."""
         engine = self._parts.engine

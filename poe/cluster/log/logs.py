@@ -149,7 +149,9 @@ class Logs(GenServer):
 
     def describe_role(self) -> str:
         """Return how many partitions there are."""
-        return f"{len(self._refs)} replicas, engine {self._connected or 'not reached'}"
+        count = len(self._refs)
+        replicas = "1 replica" if count == 1 else f"{count} replicas"
+        return f"{replicas}, engine {self._connected or 'not reached'}"
 
     def _hear(self, event: EngineEvent) -> None:
         """Take what any thread brings; what is of a stream goes to its replica at once."""

@@ -367,6 +367,10 @@ class Replica(GenServer):
                 if (not place and found.count) or place == PLACE_UNKNOWN:
                     await self._fetch(1)
                     return
+                self._place = place
+                if found.damage:
+                    await self._make_anew(found.damage)
+                    return
         except PoeError as error:
             self._stall(error)
             return
@@ -387,9 +391,16 @@ class Replica(GenServer):
         return found
 
     async def _make_anew(self, why: str) -> None:
-        """Delete a copy that cannot be trusted, and make it anew from what others have."""
-        logger.error("the copy of topic %s is made anew: %s", topic_text(self._parts.topic), why)
+        """Delete a copy that cannot be trusted, and make it anew from what others have.
+
+        Where nobody has it, what is here stays and can be read, and it is tried again.
+        """
         self._stop_following()
+        place = 0 if self._place == PLACE_UNKNOWN else self._place
+        if not (await self._fetching.is_elsewhere(place) or await self._can_begin_anew()):
+            self._stall(CopyNotFetched(self._parts.topic, f"{why}; no other node has more of it"))
+            return
+        logger.error("the copy of topic %s is made anew: %s", topic_text(self._parts.topic), why)
         self._parts.routes.events.add(
             "copy_anew", child=topic_text(self._parts.topic), reason=why, ref=str(self.ref)
         )

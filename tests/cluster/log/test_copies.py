@@ -1,7 +1,11 @@
 """A node's copy of a replicated topic, after whatever may befall it: the same as all others."""
 
+import contextlib
+
 import pytest
 
+from poe.broker.requests.log_messages import LOGS, DescribeLogs
+from poe.errors import CorruptRecord
 from poe.protocol import PutId
 from tests.waiting import wait_until
 
@@ -115,20 +119,53 @@ def test_a_copy_of_which_all_files_are_gone_is_made_anew(three):
     assert is_sound(three, "c")
 
 
+def damage(three, name="c", at=0):
+    """Change a byte of a data file of a node that is stopped; return what names the segment."""
+    path = sorted((three.folder / name / "topics/t").glob("*_data"))[at]
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    return int(path.name.partition("_")[0])
+
+
 @pytest.mark.parametrize("at", [0, 1, -1])
-def test_a_damaged_data_file_is_found_by_comparing(three, at):
+def test_a_damaged_file_is_found_by_comparing_and_made_anew_when_it_is_read(three, at):
     three["a"].create_topic("t", replicas=3, count_limit=100)
     fill(three)
     three.wait_same()
     three.stop("c")
-    path = sorted((three.folder / "c/topics/t").glob("*_data"))[at]
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
+    damaged = damage(three, at=at)
     three.start("c")
     wait_until(lambda: three.state("c") == "following", 10)
     [row] = [each for each in three.verify("a")[b"t"] if each["node"] == "c"]
-    assert row["differing"] == [int(path.name.partition("_")[0])] or three.are_same()
+    assert row["differing"] == [damaged] or three.are_same()
+    with contextlib.suppress(CorruptRecord):
+        three.values("c")
+    three.wait_same()
+    wait_until(lambda: three.values("c") == three.values("a"), 10)
+
+
+def test_a_damaged_copy_that_no_other_node_has_is_kept(three):
+    three["a"].create_topic("t", replicas=3, count_limit=100)
+    fill(three)
+    three.wait_same()
+    [stream] = three.streams.values()
+    stream.forget_to(stream.last_place - 1)
+    three.stop("c")
+    damage(three)
+    before = three.files("c")
+    three.stop("a")
+    three.stop("b")
+    three.start("c")
+    with pytest.raises(CorruptRecord):
+        three.values("c")
+    three["c"].system.call(LOGS, DescribeLogs())  # behind what the replica has been told
+    assert three.files("c") == before
+    three.start("a")
+    wait_until(lambda: three.state("c") == "following", 10)
+    with contextlib.suppress(CorruptRecord):
+        three.values("c")
+    three.wait_same()
 
 
 def test_a_node_alone_that_has_all_of_the_stream_makes_its_copy_anew(three):
