@@ -163,6 +163,7 @@ class NatsEngine:
 
     def open(self, hear: Callable[[EngineEvent], None]) -> None:
         """Begin to reach the engine."""
+        self.close()  # an owner that was killed has not
         self._servers.target()  # it raises what will never go well
         self._hear = hear
         # Each belongs to the first loop in which somebody waits for it.

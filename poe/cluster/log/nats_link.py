@@ -33,6 +33,7 @@ logger = logging.getLogger("poe.cluster")
 logging.getLogger("nats").setLevel(logging.CRITICAL)
 
 _CONNECT_S: Final = 5.0
+_CLOSE_S: Final = 1.0
 _PING_S: Final = 5
 """Two of them without an answer, and the connection is lost."""
 _NOBODY: Final = b"503"
@@ -243,9 +244,13 @@ class Link:
         return answer
 
     async def close(self) -> None:
-        """Leave."""
+        """Leave; not for ever: of a connection whose handshake has failed it would wait for the end.
+
+        That is so where a server did not take the node's certificate.
+        """
         with contextlib.suppress(Exception):
-            await self._client.close()
+            async with asyncio.timeout(_CLOSE_S):
+                await self._client.close()
         self._end()
 
     # ---- what nats-py calls ---------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import ssl
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -66,6 +67,9 @@ class OutsideServers:
                 why, "give the path of a file as `log_credentials` has it"
             ) from None
         if _JWT in text:
+            if find_spec("nkeys") is None:
+                why = f"log_credentials {path} are signed with nkeys, which are not installed"
+                raise LogEngineUnfit(why, "pip install nkeys")
             return Login(credentials=path)
         user, colon, password = text.partition(":")
         return Login(user, password) if colon else Login(token=text)

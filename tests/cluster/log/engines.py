@@ -25,6 +25,7 @@ from poe.cluster.log.engine import (
     Stored,
 )
 from poe.cluster.log.nats_server import NatsServer
+from poe.cluster.log.nats_target import OutsideServers
 from poe.cluster.options import ClusterOptions
 from poe.errors import PoeError
 from tests.python_process import ROOT, environment
@@ -47,17 +48,24 @@ class Followed:
 
 
 class EngineNode:
-    """A server and its engine, life after life."""
+    """A server and its engine, life after life; or an engine alone."""
 
-    def __init__(self, options: ClusterOptions, folder: Path, name: str) -> None:
+    def __init__(
+        self,
+        options: ClusterOptions,
+        folder: Path,
+        name: str,
+        outside: OutsideServers | None = None,
+    ) -> None:
         from poe.cluster.log.nats_engine import NatsEngine  # noqa: PLC0415 - an extra
 
         self.options, self.folder, self.name = options, folder, name
         self.events: list[EngineEvent] = []
         self._heard = threading.Condition()
         self._process: subprocess.Popen[bytes] | None = None
-        self.server = NatsServer.prepare(options, folder, name)
-        self.engine = NatsEngine(name, str(options.cluster), self.server)
+        if outside is None:
+            self.server = NatsServer.prepare(options, folder, name)
+        self.engine = NatsEngine(name, str(options.cluster), outside or self.server)
         self.is_open = False
         self._ids = 0
 

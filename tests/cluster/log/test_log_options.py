@@ -88,9 +88,20 @@ def test_servers_are_shown_what_the_file_of_credentials_says(tmp_path, text, log
     assert target.login == login
     assert (target.system, target.tls) == (None, None)
     assert text.strip() not in repr(target)
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_credentials_that_sign_need_what_signs(tmp_path, monkeypatch, is_installed):
+    found = object() if is_installed else None
+    monkeypatch.setattr("poe.cluster.log.nats_target.find_spec", lambda name: found)
+    path = tmp_path / "log.creds"
     path.write_text("-----BEGIN NATS USER JWT-----\neyJ\n------END NATS USER JWT------\n")
-    target = outside(log_engine="nats://127.0.0.1:4222", log_credentials=path).target()
-    assert target.login == Login(credentials=path)
+    servers = outside(log_engine="nats://127.0.0.1:4222", log_credentials=path)
+    if is_installed:
+        assert servers.target().login == Login(credentials=path)
+    else:
+        with pytest.raises(LogEngineUnfit, match="pip install nkeys"):
+            servers.target()
 
 
 def test_servers_with_tls_are_shown_the_certificate_of_the_node(tmp_path):

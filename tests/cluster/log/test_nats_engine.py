@@ -4,6 +4,7 @@ Servers are processes on loopback, which are killed by their pids.
 """
 
 import os
+import subprocess
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +24,9 @@ from poe.cluster.log.engine import (
     Stored,
 )
 from poe.cluster.log.names import Names
-from poe.cluster.log.nats_target import Login, NatsTarget
+from poe.cluster.log.nats_server import settings_of, text_of
+from poe.cluster.log.nats_target import Login, NatsTarget, OutsideServers
+from poe.cluster.options import ClusterOptions
 from poe.errors import (
     CatalogChangedMeanwhile,
     LogEngineUnfit,
@@ -32,7 +35,8 @@ from poe.errors import (
     UnknownNode,
     UnknownStream,
 )
-from tests.cluster.log.engines import PATIENCE_S, EngineNode, Engines
+from tests.cluster.fabric.listener import free_port
+from tests.cluster.log.engines import PATIENCE_S, EngineNode, Engines, quiet_ports
 from tests.tls import Certificates
 from tests.waiting import wait_until
 
@@ -534,6 +538,91 @@ def files_of(certificates: Certificates) -> dict[str, Any]:
         "cluster_key": certificates.file("server.key"),
         "cluster_ca": certificates.file("ca.pem"),
     }
+
+
+def test_servers_of_somebody_elses_are_used_by_their_urls(start_engines, tmp_path):
+    engines = start_engines()
+    a = engines["a"]
+    credentials = tmp_path / "credentials"
+    credentials.write_text(f"poe:{a.server.secret}")
+    target = a.server.target()
+    assert target is not None
+    options = ClusterOptions(
+        cluster="other",
+        log_engine=f"nats://127.0.0.1:{free_port()},{target.urls[0]}",
+        log_credentials=credentials,
+    )
+    node = EngineNode(options, tmp_path / "z", "z", OutsideServers(options))
+    try:
+        node.open()
+        node.wait_connected()
+        # Names of another cluster on the same servers are others.
+        engines.make_stream("s")
+        assert a.publish("s", b"x") == Stored(1)
+        assert isinstance(node.stream_state("s"), UnknownStream)
+        assert node.make_stream("s") is None
+        wait_until(lambda: node.publish("s", b"y") == Stored(1), PATIENCE_S)
+        node.engine.follow("s", 0, 1)
+        assert [entry.payload for entry in node.wait_followed(1)] == [b"y"]
+        wait_until(lambda: known_nodes(node) == {"a": True, "b": True, "c": True}, PATIENCE_S)
+        assert node.state().leader in "abc"
+        error = node.call(partial(node.engine.forget_node, "b"))
+        assert isinstance(error, LogEngineUnfit)
+        assert "peer-remove b" in str(error)
+    finally:
+        node.close()
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["with", "without a certificate"])
+def test_servers_with_tls_are_used_with_the_certificate_of_the_node(
+    nats_program, tmp_path, is_known
+):
+    certificates = Certificates.make(tmp_path)
+    files = files_of(certificates)
+    port = quiet_ports(1)[0]
+    settings = settings_of(
+        ClusterOptions(cluster="c", log_engine="nats", log_port=quiet_ports(1)[0]),
+        "z", tmp_path, "secret",
+    )  # fmt: skip
+    settings |= {"listen": f"127.0.0.1:{port}", "tls": {
+        "cert_file": str(files["cluster_certificate"]), "key_file": str(files["cluster_key"]),
+        "ca_file": str(files["cluster_ca"]), "verify": True,
+    }}  # fmt: skip
+    (tmp_path / "run").mkdir()
+    path = tmp_path / "nats.conf"
+    path.write_text(text_of(settings))
+    (tmp_path / "credentials").write_text("poe:secret")
+    options = ClusterOptions(
+        cluster="c", log_engine=f"tls://127.0.0.1:{port}",
+        log_credentials=tmp_path / "credentials", **(files if is_known else {}),
+    )  # fmt: skip
+    node = EngineNode(options, tmp_path / "z", "z", OutsideServers(options))
+    command = ["setpriv", "--pdeathsig", "KILL", str(nats_program), "-c", str(path)]
+    server = subprocess.Popen(command)
+    try:
+        node.open()
+        if is_known:
+            node.wait_connected()
+        else:
+            node.wait_for(lambda: any("ertificate" in e.why for e in node.heard(Disconnected)))
+    finally:
+        node.close()
+        server.kill()
+        server.wait(PATIENCE_S)
+
+
+def test_an_owner_that_begins_anew_without_having_left_hears_all_once(engines):
+    a = engines["a"]
+    a.engine.follow("s", 0, 1)
+    a.publish("s", b"x")
+    a.wait_followed(1)
+    a.open()
+    a.wait_connected(2)
+    a.engine.follow("s", 0, 2)
+    a.wait_followed(1, 2)
+    assert a.publish("s", b"y") == Stored(2)
+    assert len(a.wait_followed(2, 2)) == 2
+    assert len(a.followed(1).entries) == 1
 
 
 class Elsewhere:
