@@ -180,10 +180,12 @@ class Holders:
 
         Of a life that is over: what that held.
         """
+        held = self._over.get(node, {}).get(stream, [])
         holding = self._holdings.get(node)
         if holding is None:
-            return self._over.get(node, {}).get(stream, [])
-        return union(holding.ranges.get(stream, _NONE), holding.unanswered.get(stream, _NONE))
+            return held
+        ranges, unanswered = holding.ranges.get(stream), holding.unanswered.get(stream)
+        return union(held, ranges or _NONE, unanswered or _NONE)
 
     def said_by(self, node: NodeRef, stream: StreamId) -> list[Bounds]:
         """Return what a node has said itself that it holds of a stream."""
@@ -214,8 +216,12 @@ class Holders:
         for ref in [ref for ref in self._holdings if ref.id == node]:
             if before_epoch is None or ref.epoch < before_epoch:
                 holding = self._holdings[ref]
+                before = self._over.pop(ref, {})
                 streams = holding.ranges.keys() | holding.unanswered.keys()
-                held = {each: self.may_be_held_by(ref, each) for each in streams}
+                held = before | {
+                    each: union(before.get(each, ()), self.may_be_held_by(ref, each))
+                    for each in streams
+                }
                 del self._holdings[ref]
                 if held:
                     self._over[ref] = held
