@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ from poe.cli.exit_code import ExitCode
 from poe.cli.group import printable
 from poe.cli.log import LEVELS, start_logging
 from poe.cli.output import counted, write_error, write_line
+from poe.cli.pipeline import needs_spark, run_to_the_end
 from poe.cli.topic import Format, FormatOption
 from poe.errors import OptionError, UnknownTopic
 from poe.mapping import Columns, load
@@ -35,7 +37,14 @@ _AGO = re.compile(r"([0-9]{1,9})([smhd])")
 _PIECE_COUNT = 4096
 
 
-def run(
+class On(StrEnum):
+    """Where a mapping is carried out."""
+
+    HERE = "here"
+    SPARK = "spark"
+
+
+def run(  # noqa: PLR0913 - the options of a command
     file: FileArgument,
     *,
     may_repeat: Annotated[
@@ -44,23 +53,47 @@ def run(
             "--may-repeat", help="Go on behind a kill with other rules; messages may come twice."
         ),
     ] = False,
+    on: Annotated[
+        On, typer.Option(help="Processes of its own, or Spark, without order between partitions.")
+    ] = On.HERE,
+    master: Annotated[
+        str, typer.Option(metavar="URL", help="Of Spark: local[2], spark://HOST:7077 …")
+    ] = "local[2]",
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="DIR|URL", help="Of Spark; FILE.checkpoints without it.")
+    ] = None,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="On Spark: work on what is there, and end.")
+    ] = False,
     log_level: Annotated[
         str, typer.Option(metavar="|".join(LEVELS), help="How much the log tells.")
     ] = "warning",
     endpoint: Endpoint,
-) -> None:
+) -> ExitCode:
     """Carry out a mapping until Ctrl-C: each message once, whatever is killed meanwhile.
 
     Start as many as you like, anywhere: they share the partitions. When the file changes, its
-    rules hold from the next batch on; a wrong one is told, and changes nothing.
+    rules hold from the next batch on; a wrong one is told, and changes nothing. On Spark the same
+    rules are applied by its executors, each message once by Spark's checkpoint; functions, retries
+    and stop are not for Spark.
     """
     if log_level.lower() not in LEVELS:
         raise OptionError("--log-level", log_level, "one of " + ", ".join(LEVELS))
     start_logging(log_level)
     rules = load(file)
+    if on is On.SPARK:
+        try:
+            from poe.mapping.on_spark import pipeline_of  # noqa: PLC0415 - needs Spark
+        except ModuleNotFoundError as error:
+            raise needs_spark(error) from error
+        pipeline = pipeline_of(rules, checkpoint or f"{file}.checkpoints")
+        return run_to_the_end(
+            pipeline, endpoint, master=master, available_now=available_now, config={}
+        )
     options = RunOptions(may_repeat=may_repeat)
     with Runner(rules, endpoint.server, options, Watch(file, rules)) as runner:
         runner.join()
+    return ExitCode.OK
 
 
 def dry_run(

@@ -4,9 +4,9 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,9 @@ from poe.cli.pipeline_progress import Bars, Lines
 from poe.errors import ConfigError, OptionError, RemoteProtocolError, UnknownPipeline
 from poe.protocol import Socket
 from poe.protocol.pipeline_report import PipelineReport
+
+if TYPE_CHECKING:
+    from poe.spark import Pipeline
 
 _STOP_TIMEOUT_S = 60.0
 _LOOK_S = 0.2
@@ -82,15 +85,29 @@ def run(  # noqa: PLR0913 - the options of a command
     try:
         # Late, since no other command needs Spark, and it takes a second to load.
         from poe.spark.pipeline import load_pipeline  # noqa: PLC0415
-        from poe.spark.pipeline.runner import RunOptions, run_pipeline  # noqa: PLC0415
-        from poe.spark.server_options import options_of  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        msg = f"{error.name} is not installed; use: pip install '.[spark]' in a checkout"
-        raise ConfigError(msg) from error
+        raise needs_spark(error) from error
     pipeline = load_pipeline(file)
     if checkpoint is not None:
         pipeline.checkpoint = checkpoint
     pipeline.py_files += py_files or []
+    return run_to_the_end(
+        pipeline, endpoint, master=master, available_now=available_now, config=config
+    )
+
+
+def run_to_the_end(
+    pipeline: "Pipeline",
+    endpoint: Endpoint,
+    *,
+    master: str,
+    available_now: bool,
+    config: Mapping[str, str],
+) -> ExitCode:
+    """Run a pipeline until it ends, and show how far it is."""
+    from poe.spark.pipeline.runner import RunOptions, run_pipeline  # noqa: PLC0415 - needs Spark
+    from poe.spark.server_options import options_of  # noqa: PLC0415 - likewise
+
     is_of_command = endpoint.is_told or not pipeline.server
     progress = Bars() if is_terminal(sys.stdout) else Lines()
 
@@ -107,7 +124,7 @@ def run(  # noqa: PLR0913 - the options of a command
                 master=master,
                 server=options_of(endpoint.server) if is_of_command else {},
                 available_now=available_now,
-                config=config,
+                config=dict(config),
                 on_look=on_look,
             ),
         )
@@ -115,6 +132,11 @@ def run(  # noqa: PLR0913 - the options of a command
         if query.state == "failed":
             write_error(f"query {query.name!r} was given up: {query.last_error}")
     return ExitCode.FAILURE if ended.state == "failed" else ExitCode.OK
+
+
+def needs_spark(error: ModuleNotFoundError) -> ConfigError:
+    """Return what tells how Spark is installed."""
+    return ConfigError(f"{error.name} is not installed; use: pip install '.[spark]' in a checkout")
 
 
 @asks_server

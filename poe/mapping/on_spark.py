@@ -3,19 +3,25 @@
 Needs the extra `poe-queue[spark]`; nothing else in this package loads it.
 """
 
+import re
+import time
 from collections.abc import Iterator
+from functools import reduce
 from itertools import groupby
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, functions
 
 from poe.errors import InvalidMapping
 from poe.mapping.action import Retry, Stop
 from poe.mapping.decision import Decisions
+from poe.mapping.judge import Judge
 from poe.mapping.message import Columns, topic_bytes, topic_text
 from poe.mapping.rule import Call
-from poe.mapping.rule_set import RuleSet
+from poe.mapping.rule_set import RuleSet, onward
+from poe.mapping.unit import Judged
+from poe.spark import Pipeline
 
 SCHEMA: Final = (
     "topic string, pointer bigint, action string, target string, message binary, key binary, "
@@ -36,6 +42,12 @@ _ARROW: Final = pa.schema(
         ("rule", pa.string()),
         ("reason", pa.string()),
     ]
+)
+
+
+PUTS_SCHEMA: Final = "topic string, message binary, key binary, headers map<string,binary>"
+_ARROW_PUTS: Final = pa.schema(
+    [_ARROW.field("topic"), *(_ARROW.field(name) for name in ("message", "key", "headers"))]
 )
 
 
@@ -76,6 +88,93 @@ def judged(messages: DataFrame, rules: RuleSet) -> DataFrame:
 
     chosen = messages.select("topic", "pointer", "message", "key", "headers")
     return chosen.mapInArrow(judge, SCHEMA)
+
+
+def puts(messages: DataFrame, rules: RuleSet) -> DataFrame:
+    """Return what is put, as a sink takes it: topic, message, key and headers; with dead letters.
+
+    Args:
+        messages: as for `judged`.
+        rules: which mapping.
+
+    Raises:
+        InvalidMapping: it does what cannot be done in Spark.
+    """
+    check(rules)
+
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = Judge(rules.compile(), _now_us)
+        for batch in batches:
+            for columns in _runs(batch.to_pylist()):
+                rows = list(put_rows(found.judge(columns)))
+                yield pa.RecordBatch.from_pylist(rows, schema=_ARROW_PUTS)
+
+    chosen = messages.select("topic", "pointer", "message", "key", "headers")
+    return chosen.mapInArrow(judge, PUTS_SCHEMA)
+
+
+def put_rows(judged: Judged) -> Iterator[dict[str, Any]]:
+    """Yield what is put of a batch as rows; see `PUTS_SCHEMA`.
+
+    Raises:
+        RuntimeError: rules have made too many topics: trying again does not help.
+    """
+    if judged.held is not None:
+        raise RuntimeError(judged.held.reason)
+    decided = judged.decided
+    for topic, put in decided.puts.items():
+        is_own = topic in decided.own
+        keys = put.keys or [None] * len(put.places)
+        headers = put.headers or [None] * len(put.places)
+        for place, value, key, held in zip(put.places, put.values, keys, headers, strict=True):
+            told = held
+            # Where there were neither keys nor headers the target may have no envelopes.
+            if not is_own and (key is not None or held is not None):
+                told = onward(decided.batch, place, held)
+            row = {"topic": topic_text(topic), "message": value, "key": key}
+            yield {**row, "headers": list(told.items()) if told else None}
+
+
+def pipeline_of(rules: RuleSet, checkpoint: str) -> Pipeline:
+    """Return a mapping as a pipeline of one query; exactly once by its checkpoint.
+
+    Args:
+        rules: which mapping.
+        checkpoint: folder or URL that all executors reach.
+
+    Raises:
+        InvalidMapping: it does what cannot be done in Spark.
+    """
+    check(rules)
+    pipeline = Pipeline(rules.name, checkpoint=checkpoint)
+    begin = {"startingPointer": "earliest" if rules.start == "oldest" else "latest"}
+    names = [each for each in rules.source.topics if "*" not in each]
+    words = [re.escape(each).replace(r"\*", ".*") for each in rules.source.topics if "*" in each]
+    if names:
+        pipeline.source("named", options={**begin, "topics": repr(names)})
+    if words:  # they are matched with the names of partitions
+        pattern = f"({'|'.join(words)})(-[0-9]+)?"
+        pipeline.source("matched", options={**begin, "topicPattern": pattern})
+
+    def step(*found: DataFrame) -> DataFrame:
+        return puts(_of(reduce(DataFrame.unionByName, found)), rules)
+
+    sources = ("named",) * bool(names) + ("matched",) * bool(words)
+    pipeline.step("puts", takes=sources, function=step)
+    pipeline.sink("puts", takes="puts", format="poe")
+    return pipeline
+
+
+def _of(messages: DataFrame) -> DataFrame:
+    """Return messages with the names of their topics where they have those of partitions."""
+    of_partition = "endswith(topic, concat('-', partition))"
+    topic = "left(topic, length(topic) - length(concat('-', partition)))"
+    named = f"CASE WHEN {of_partition} THEN {topic} ELSE topic END"
+    return messages.withColumn("topic", functions.expr(named))
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
 
 
 def rows_of(batch: Columns, decisions: Decisions) -> Iterator[dict[str, Any]]:

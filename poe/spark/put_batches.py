@@ -4,7 +4,8 @@ Strategy: rows are gathered to the size of a put, grouped by topic, and joined b
 kernels; nothing here loops over messages.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -61,9 +62,22 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         raise RowsRefused(msg)
 
 
+class Keyed(NamedTuple):
+    """Messages with keys or headers, which only a topic with envelopes can have."""
+
+    values: list[bytes | None]
+    """None is a tombstone."""
+
+    keys: list[bytes | None]
+    headers: list[Mapping[str, bytes] | None]
+
+
+Batch: TypeAlias = JoinedBatch | Keyed
+
+
 def put_batches(
     batches: Iterable[pa.RecordBatch], topic: str | None
-) -> Iterator[tuple[bytes, JoinedBatch]]:
+) -> Iterator[tuple[bytes, Batch]]:
     """Yield (topic, batch); all rows go to `topic`, or each to what its column `topic` says.
 
     Raises:
@@ -71,17 +85,54 @@ def put_batches(
     """
     row_count = 0
     for rows in _gathered(batches):
-        messages = _as_binary(rows, _MESSAGE)
-        _check_each(messages, _MESSAGE, row_count)
-        _check_none(rows, row_count)
-        if topic is not None:
-            yield from _cut(topic.encode(), messages)
-        else:
+        if topic is None:
             topics = _as_binary(rows, _TOPIC)
             _check_each(topics, _TOPIC, row_count)
-            for name, group in _by_topic(topics, messages):
-                yield from _cut(name, group)
+        if _have_keys(rows):
+            names = [topic.encode()] * rows.num_rows if topic is not None else topics.to_pylist()
+            yield from _keyed(names, rows)
+        else:
+            messages = _as_binary(rows, _MESSAGE)
+            _check_each(messages, _MESSAGE, row_count)
+            if topic is not None:
+                yield from _cut(topic.encode(), messages)
+            else:
+                for name, group in _by_topic(topics, messages):
+                    yield from _cut(name, group)
         row_count += rows.num_rows
+
+
+def _have_keys(rows: pa.Table) -> bool:
+    """Return whether a row has a key or headers; a read of a topic without has the columns, too."""
+    return any(
+        name in rows.column_names and rows.column(name).null_count < rows.num_rows
+        for name in _OF_AN_ENVELOPE
+    )
+
+
+def _keyed(names: list[bytes], rows: pa.Table) -> Iterator[tuple[bytes, Keyed]]:
+    """Yield messages with keys and headers, topic by topic, cut where a put is full."""
+    nothing = [None] * rows.num_rows
+    columns = [
+        rows.column(name).to_pylist() if name in rows.column_names else nothing
+        for name in (_MESSAGE, *_OF_AN_ENVELOPE)
+    ]
+    groups: dict[bytes, Keyed] = {}
+    sizes: dict[bytes, int] = {}
+    for name, value, key, headers in zip(names, *columns, strict=True):
+        group = groups.setdefault(name, Keyed([], [], []))
+        group.values.append(_bytes(value))
+        group.keys.append(_bytes(key))
+        group.headers.append(None if headers is None else dict(headers))
+        sizes[name] = sizes.get(name, 0) + len(value or b"") + len(key or b"")
+        if sizes[name] >= PUT_BYTES or len(group.values) >= PUT_COUNT:
+            yield name, groups.pop(name)
+            sizes[name] = 0
+    yield from groups.items()
+
+
+def _bytes(value: bytes | str | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -115,18 +166,6 @@ def _check_each(values: pa.LargeBinaryArray, name: str, rows_before: int) -> Non
             f"{name}, which no topic can store; drop such rows with where(length({name}) > 0)"
         )
         raise RowsRefused(msg)
-
-
-def _check_none(rows: pa.Table, rows_before: int) -> None:
-    """Refuse keys and headers, which would be lost; a read of a topic without has the columns."""
-    for name in _OF_AN_ENVELOPE:
-        if name in rows.column_names and rows.column(name).null_count < rows.num_rows:
-            row = pc.index(pc.is_valid(rows.column(name)), value=True).as_py()
-            msg = (
-                f"row {rows_before + row} of the partition has {name}, which would be lost: only "
-                f"'message' is stored; drop the column with drop({name!r})"
-            )
-            raise RowsRefused(msg)
 
 
 def _by_topic(

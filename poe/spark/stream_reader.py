@@ -210,9 +210,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_to_look_for_missing = False
         segments = self._segments()
         for topic in self._options.named_topics:
-            if topic in start or self._stored(topic, 0) or segments.removed(topic, 0).extents:
+            if topic in start or segments.partitions(topic) != [topic]:
                 continue
-            if segments.partitions(topic) != [topic]:
+            if self._stored(topic, 0) or segments.removed(topic, 0).extents:
                 continue
             default = "error" if self._is_available_now else "wait"
             if (self._options.missing_topics or default) == "wait":

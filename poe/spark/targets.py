@@ -1,12 +1,18 @@
 """Where rows go: onto one partition of their topic, and into envelopes where it has them."""
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
-from poe.errors import NotAuthorized
+from poe.client.producer.murmur2 import murmur2_of_all
+from poe.errors import NotAuthorized, RowsRefused, TopicExists
 from poe.protocol import DescribedTopic, JoinedBatch, Messages, Socket
 from poe.protocol.envelope import encode_all
+from poe.spark.put_batches import Batch, Keyed
 from poe.spark.retrying_socket import RetryingSocket
+from poe.topic_name import topic_text
+
+_POSITIVE: Final = 0x7FFFFFFF
 
 
 class Targets:
@@ -21,15 +27,19 @@ class Targets:
         self._known: dict[bytes, DescribedTopic | None] = {}
         self._turn = random.randrange(1 << 16)  # noqa: S311 - no secret
 
-    def of(self, puts: Iterable[tuple[bytes, JoinedBatch]]) -> Iterator[tuple[bytes, Messages]]:
+    def of(self, puts: Iterable[tuple[bytes, Batch]]) -> Iterator[tuple[bytes, Messages]]:
         """Yield what is to be put for each (topic, batch).
 
         Raises:
             PoeError: the server's refusal.
+            RowsRefused: messages have keys or headers, and their topic has no envelopes.
         """
         for topic, batch in puts:
             if topic not in self._known:
                 self._known[topic] = self._find(topic)
+            if isinstance(batch, Keyed):
+                yield from self._keyed(topic, batch)
+                continue
             found = self._known[topic]
             if found is None or not found.is_told:
                 yield topic, batch
@@ -37,6 +47,34 @@ class Targets:
             self._turn += 1
             target = found.partitions[self._turn % len(found.partitions)].topic
             yield target, _enveloped(batch) if found.properties.envelope else batch
+
+    def _keyed(self, topic: bytes, batch: Keyed) -> Iterator[tuple[bytes, Messages]]:
+        """Yield messages with keys or headers: by key, those without one in turn."""
+        found = self._known[topic]
+        if found is None or not found.is_told:
+            found = self._known[topic] = self._made(topic)
+        if not found.properties.envelope:
+            msg = (
+                f"rows for topic {topic_text(topic)!r} have a key or headers, which would be lost, "
+                "since it has no envelopes; drop the columns with drop('key', 'headers')"
+            )
+            raise RowsRefused(msg)
+        self._turn += 1
+        count = len(found.partitions)
+        hashes = murmur2_of_all([key or b"" for key in batch.keys]) & _POSITIVE
+        parts: dict[int, list[tuple[bytes | None, bytes | None, Mapping[str, bytes] | None]]] = {}
+        for value, key, headers, hashed in zip(*batch, hashes.tolist(), strict=True):
+            number = (self._turn if key is None else hashed) % count
+            parts.setdefault(number, []).append((value, key, headers))
+        for number, fields in sorted(parts.items()):
+            yield found.partitions[number].topic, encode_all(fields)
+
+    def _made(self, topic: bytes) -> DescribedTopic:
+        """Return a topic that is made for messages with keys, or that another task has made."""
+        try:
+            return self._server.call(Socket.create_topic, topic, envelope=True)
+        except TopicExists:
+            return self._server.call(Socket.describe, topic)
 
     def _find(self, topic: bytes) -> DescribedTopic | None:
         try:

@@ -64,6 +64,9 @@ def test_rules_are_tried_and_compared(view):
     view.shot("dryrun")
     row = page.get_by_role("row").filter(has_text="largeto")
     assert row.get_by_role("cell").all_inner_texts() == ["large", "to", "1", "2"]
+    changed = page.get_by_role("region", name="What is other in the rules")
+    assert "200" in changed.locator("del").inner_text()
+    assert "100" in changed.locator("ins").inner_text()
     page.get_by_label("Rules, as in a file .toml").fill("name = =")
     page.get_by_role("button", name="Dry run").click()
     page.get_by_role("alert").get_by_text("rules.toml, line 1").wait_for()

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from poe.errors import InvalidMapping
 from poe.mapping import Columns, Drop, RuleSet
 from poe.mapping.rule import OnError, Route, Rule, Source
+from poe.protocol import socket as connect
+from poe.protocol.envelope import decode
+from tests.cli.processes import Background, Server
 from tests.mapping.strategies import DOCUMENTS, FIELDS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -76,3 +79,56 @@ def test_what_waits_is_refused():
 
     with pytest.raises(InvalidMapping, match="on_error"):
         check(rule_set([], on_error=OnError(retry=1)))
+
+
+def test_dead_letters_and_puts_are_rows_that_a_sink_takes(spark):
+    from poe.mapping.on_spark import puts  # noqa: PLC0415 - needs Spark
+
+    rules = rule_set([{"a": 1}])
+    messages = [
+        ("in", 5, b'{"a": 1}', b"k", {"h": b"x"}), ("in", 6, b"{", None, None),
+        ("in", 7, b'{"a": 2}', None, None),
+    ]  # fmt: skip
+    rows = puts(spark.createDataFrame(messages, COLUMNS), rules).collect()
+    found: dict[str, Any] = {each["topic"]: each for each in rows}
+    assert sorted(found) == ["all", "m.dead", "t0"]
+    assert (bytes(found["t0"]["message"]), bytes(found["t0"]["key"])) == (b'{"a": 1}', b"k")
+    headers = {name: bytes(value) for name, value in found["t0"]["headers"].items()}
+    assert headers == {"h": b"x", "poe-origin": b"in/5", "poe-hops": b"1"}
+    dead = {name: bytes(value) for name, value in found["m.dead"]["headers"].items()}
+    assert (dead["poe.topic"], dead["poe.pointer"], dead["poe.rule"]) == (b"in", b"6", b"decode")
+
+
+RULES = """
+name = "sorted"
+source = { topics = ["orders", "web.*"] }
+otherwise = "dead"
+
+[[rule]]
+id = "vip"
+body = { amount = { gt = 100 } }
+to = "vip"
+key = "{body.id}"
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_mapping_runs_on_spark_by_one_command(tmp_path, java):
+    (tmp_path / "sorted.toml").write_text(RULES)
+    with Server(tmp_path / "data") as server, connect("127.0.0.1", server.port) as connection:
+        connection.create_topic("orders", partitions=2)
+        amounts = [b'{"id": "a", "amount": 500}', b'{"id": "b", "amount": 5}', b"{"]
+        for partition, amount in zip((0, 1, 1), amounts, strict=True):
+            connection.write(f"orders-{partition}", [amount])
+        connection.write("web.clicks", [b'{"id": "w", "amount": 101}'])
+        command = ("mapping", "run", tmp_path / "sorted.toml", "--on", "spark")
+        with Background(*command, "--available-now", port=server.port) as running:
+            told = running.process.communicate(timeout=240)
+            assert running.process.returncode == 0, told
+        vip = [decode(message) for _, message in connection.read("vip", 0, 10)]
+        assert {key for key, _, _ in vip} == {b"a", b"w"}
+        assert len(vip) == 2
+        dead = [decode(message) for _, message in connection.read("sorted.dead", 0, 10)]
+        held = [headers or {} for _, _, headers in dead]
+        assert sorted(each["poe.rule"] for each in held) == [b"decode", b"otherwise"]
+        assert {each["poe.topic"] for each in held} == {b"orders"}

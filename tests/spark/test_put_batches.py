@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from poe.errors import RowsRefused
+from poe.protocol import JoinedBatch
 from poe.protocol.put import join_batch
 from poe.spark import put_batches as module
 from poe.spark.put_batches import check_columns, put_batches
@@ -52,6 +53,7 @@ def test_with_one_topic_its_column_means_nothing(rows, size):
 def test_batch_is_the_one_that_the_client_makes(messages):
     batches = batches_of([("t", message) for message in messages], 3, pa.binary())
     ((_, batch),) = put_batches(batches, "t")
+    assert isinstance(batch, JoinedBatch)
     assert len(batch) == len(messages)
     assert join_batch(batch, 1 << 20) == join_batch(messages, 1 << 20)
 

@@ -5,6 +5,7 @@ from contextlib import closing
 import pyarrow as pa
 import pytest
 
+from poe.client.producer.murmur2 import murmur2
 from poe.errors import InvalidEnvelope, RowsRefused, UnknownTopic
 from poe.protocol import JoinedBatch
 from poe.protocol.envelope import decode, encode
@@ -67,12 +68,45 @@ def test_a_server_tells_partition_and_envelope_too(node):
         assert segments.place("other") == Place()
 
 
-def test_keys_and_headers_are_not_lost_silently():
-    schema = pa.schema([("message", pa.binary()), ("key", pa.binary())])
-    nothing = pa.record_batch([[b"a"], [None]], schema)
-    assert len(list(put_batches([nothing], "t"))) == 1
-    with pytest.raises(RowsRefused, match=r"row 1 .* has key"):
-        list(put_batches([nothing, pa.record_batch([[b"a"], [b"k"]], schema)], "t"))
+KEYED = pa.schema(
+    [("message", pa.binary()), ("key", pa.binary()), ("headers", pa.map_(pa.string(), pa.binary()))]
+)
+
+
+def test_a_read_of_a_topic_without_keys_has_the_columns_and_is_put_as_it_is():
+    nothing = pa.record_batch([[b"a"], [None], [None]], KEYED)
+    (put,) = put_batches([nothing], "t")
+    assert isinstance(put[1], JoinedBatch)
+
+
+def keyed_rows():
+    rows = [[b"a", None, b"c"], [b"k", b"k", None], [[("h", b"x")], None, None]]
+    return put_batches([pa.record_batch(rows, KEYED)], "keyed")
+
+
+def test_rows_with_keys_go_to_the_partition_of_their_key(node):
+    node.create_topic("keyed", partitions=3, envelope=True)
+    with RetryingSocket(Server(*node.address), 5) as server:
+        puts = list(Targets(server).of(keyed_rows()))
+    of_key = f"keyed-{(murmur2(b'k') & 0x7FFFFFFF) % 3}".encode()
+    told = {topic: [decode(each) for each in batch] for topic, batch in puts}
+    assert told[of_key][:2] == [(b"k", b"a", {"h": b"x"}), (b"k", None, None)]
+    assert sum(map(len, told.values())) == 3
+
+
+def test_a_topic_for_rows_with_keys_is_made_with_envelopes(node):
+    with RetryingSocket(Server(*node.address), 5) as server:
+        list(Targets(server).of((b"made", batch) for _, batch in keyed_rows()))
+    assert node.describe("made").properties.envelope
+
+
+def test_keys_and_headers_are_not_lost_silently(node):
+    node.create_topic("keyed")
+    with (
+        RetryingSocket(Server(*node.address), 5) as server,
+        pytest.raises(RowsRefused, match="'keyed' have a key or headers, which would be lost"),
+    ):
+        list(Targets(server).of(keyed_rows()))
 
 
 def test_a_stream_reads_partitions_and_those_that_are_added(topics):
@@ -89,6 +123,16 @@ def test_a_stream_reads_partitions_and_those_that_are_added(topics):
     assert list(second) == ["t", "t-2"]
     assert messages(table(reader, reader.partitions(first, second))) == [b"1"]
     assert list(start) == ["t"]
+
+
+def test_a_stream_of_a_server_reads_partitions_by_the_name_of_their_topic(node):
+    node.create_topic("t", partitions=2)
+    node.put("t-1", b"1")
+    host, port = node.address
+    reader = stream_reader(url=f"poe://{host}:{port}", topic="t", missingTopics="error")
+    start, limit = reader.initialOffset(), reader.getDefaultReadLimit()
+    end = reader.latestOffset(start, limit)
+    assert messages(table(reader, reader.partitions(start, end))) == [b"1"]
 
 
 def test_a_stream_waits_for_no_topic_that_was_made_and_is_empty(topics):

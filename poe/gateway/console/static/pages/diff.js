@@ -21,3 +21,23 @@ export function Compare({ topic, pointers: [one, other], onClose }) {
   return html`<${Dialog} title="Two messages" onClose=${onClose}><div class="stack"><${ErrorLine} error=${first.error ?? second.error} />
     ${first.data && second.data ? html`<${Diff} old=${first.data.text} now=${second.data.text} names=${[timeText(one), timeText(other)]} />` : html`<${Empty}>Loading…<//>`}<form method="dialog"><button>Close</button></form></div><//>`;
 }
+
+// Lines that came and went, with the two before and behind: the longest part in common stays.
+const LINES_MAX = 2000;
+export function changes(old, now) {
+  const one = old.split("\n").slice(0, LINES_MAX), other = now.split("\n").slice(0, LINES_MAX);
+  const common = Array.from({ length: one.length + 1 }, () => new Uint16Array(other.length + 1));
+  for (let i = one.length - 1; i >= 0; i -= 1) for (let j = other.length - 1; j >= 0; j -= 1) common[i][j] = one[i] === other[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
+  const all = [];
+  for (let i = 0, j = 0; i < one.length || j < other.length;) {
+    if (i < one.length && j < other.length && one[i] === other[j]) { all.push([" ", one[i]]); i += 1; j += 1; }
+    else if (j >= other.length || (i < one.length && common[i + 1][j] >= common[i][j + 1])) { all.push(["-", one[i]]); i += 1; }
+    else { all.push(["+", other[j]]); j += 1; }
+  }
+  const isNear = (index) => all.slice(Math.max(0, index - 2), index + 3).some(([sign]) => sign !== " ");
+  return all.filter((_, index) => isNear(index));
+}
+export const Changes = ({ old, now }) => {
+  const shown = changes(old, now);
+  return shown.length ? html`<pre tabindex="0">${shown.map(([sign, line]) => (sign === " " ? `  ${line}\n` : sign === "-" ? html`<del>− ${line}</del>${"\n"}` : html`<ins>+ ${line}</ins>${"\n"}`))}</pre>` : html`<p class="quiet">The rules are equal.</p>`;
+};

@@ -1,3 +1,4 @@
+import { Changes } from "./diff.js";
 import { html, useState, send, Page, Panel, Field, ErrorLine, Empty, Num, timeText } from "../kit.js";
 
 const AGO = [["600", "10 minutes"], ["3600", "an hour"], ["86400", "a day"], ["", "the oldest message"]];
@@ -21,10 +22,10 @@ export default function DryRun() {
     event.preventDefault();
     localStorage.setItem("poe-rules", rules);
     setIsBusy(true);
-    Promise.all([ask(rules), old.trim() ? ask(old) : null]).then(([now, before]) => { setFound({ now, before }); setError(null); }, setError).finally(() => setIsBusy(false));
+    Promise.all([ask(rules), old.trim() ? ask(old) : null]).then(([now, before]) => { setFound({ now, before, texts: [old, rules] }); setError(null); }, setError).finally(() => setIsBusy(false));
   };
   const open = (event) => event.target.files[0]?.text().then(setRules);
-  const { now, before } = found ?? {};
+  const { now, before, texts } = found ?? {};
   const map = (held) => new Map(Object.entries(held ?? {}));
   return html`<${Page} title="Dry run of a mapping"><${ErrorLine} error=${error} />
     <${Panel} title="Rules"><form class="stack" onSubmit=${run}><${Field} label="Rules, as in a file .toml"><textarea rows="14" class="code" spellcheck="false" value=${rules} onInput=${(event) => setRules(event.target.value)} /><//>
@@ -34,5 +35,6 @@ export default function DryRun() {
     ${now ? html`<${Panel} title=${`${now.name}: ${now.messages} messages of ${now.topics.join(", ") || "no topic"}`}>${now.is_whole ? null : html`<p>There are more messages; these are the first.</p>`}${now.warnings.map((each) => html`<p class="error">${each}</p>`)}
       ${now.messages ? html`<${Counts} caption="What becomes of them" head=${["Rule", "Action"]} old=${rowsOf(before, "rules")} now=${rowsOf(now, "rules")} /><${Counts} caption="Onto which topics" head=${["Topic"]} old=${map(before?.targets)} now=${map(now.targets)} />` : html`<${Empty}>There was no message to look at.<//>`}
       ${Object.keys(now.reasons).length ? html`<${Counts} caption="Why not" head=${["Rule and reason"]} old=${new Map()} now=${map(now.reasons)} />` : null}<p class="quiet">Rules in order: ${now.order.join(", ")}</p><//>
+      ${before ? html`<${Panel} title="What is other in the rules"><${Changes} old=${texts[0]} now=${texts[1]} /><//>` : null}
       ${Object.entries(now.samples).map(([topic, samples]) => html`<${Panel} key=${topic} title=${`Some for ${topic}`}><div class="scroll" tabindex="0" role="region" aria-label=${`Some for ${topic}`}><table><thead><tr><th>Message</th><th>Before</th><th>After</th></tr></thead><tbody>${samples.map((each) => html`<tr><td>${each.topic}<br /><small class="quiet">${timeText(each.pointer)}</small></td><td class="text code">${each.before}</td><td class="text code">${each.after}</td></tr>`)}</tbody></table></div><//>`)}` : null}<//>`;
 }
