@@ -111,7 +111,12 @@ class Candidates:
             self._ask_last(node, now_us)
 
     def hedge_us(self, node: NodeRef) -> int:
-        """Return how long a node is waited for alone, that is to hold few bytes."""
+        """Return how long a node is waited for alone, that is to hold few bytes.
+
+        One of another zone as long as any: what a zone is for is worth more than milliseconds.
+        """
+        if self._zones.get(node) != self._zone:
+            return PATIENCE_US
         usual_us = HEDGE_TIMES * self._longest_us.get(node, 0)
         return min(max(HEDGE_MIN_US, usual_us), PATIENCE_US)
 

@@ -158,6 +158,16 @@ def test_many_bytes_are_not_sent_to_one_more_node_for_a_short_silence():
     assert max(waits) >= PATIENCE_US
 
 
+def test_a_node_of_another_zone_is_waited_for_since_one_of_this_zone_is_no_match_for_it():
+    nodes = Wired(3, zones="xxy")
+    nodes.put(0, [b"x"])
+    nodes.lose()
+    nodes.wait(PATIENCE_US / 1e6 - 0.001)
+    assert nodes.results == {}
+    nodes.wait(0.002)
+    assert nodes.results["put"][:2] == ("ok", 2)
+
+
 def test_a_long_wait_before_makes_nobody_wait_for_long():
     made = candidates(A, B)
     made.took(A, 200_000, 0)
