@@ -5,7 +5,7 @@ A node without an engine for it has none of them: `RoutingTable.replicas` is Non
 To the registry of replicated topics, by its name `LOGS`:
 
     CreateLog, AlterLog, DeleteLog      answer as the topic registry does, once a majority agrees
-    TrimLog, DescribeLogs, VerifyLogs
+    TrimLog, DescribeLogs, VerifyLogs, ForgetLogNode
 
 The replica of a partition, whose address is in `RoutingTable.replicas`, takes a `Put` as an
 appendix server does.
@@ -87,3 +87,18 @@ class VerifyLogs:
 
     topic: bytes | None = None
     """None: all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetLogNode:
+    """Take a node that will not come back out of the engine; other nodes get what it had.
+
+    Answers None.
+
+    Raises:
+        NoQuorum: it is as it was.
+        LogEngineUnfit: the servers are an operator's own, who does it there.
+    """
+
+    node: str
+    """Id of its folder, in hexadecimal digits."""

@@ -14,6 +14,7 @@ from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.delayed import put_later
 from poe.broker.requests.listing import may_tell
+from poe.broker.requests.log_messages import LOGS, ForgetLogNode
 from poe.broker.requests.queue_messages import (
     QUEUES,
     Browsed,
@@ -215,6 +216,25 @@ def _of_cluster(op: str) -> Callable[[RequestHandler, Arguments], Awaitable[Any]
     return ask
 
 
+async def _forget(handler: RequestHandler, arguments: Arguments) -> Any:  # noqa: ANN401 - as it answers
+    """Forget a node, by its engine, too, which gives other nodes what it had.
+
+    By that first: a node that the cluster has forgotten has no name any more.
+    """
+    node = arguments.get("node")
+    if handler.routes.replicas is not None and isinstance(node, str):
+        members = await _of_cluster("cluster_members")(handler, {})
+        found = [
+            each
+            for each in members
+            if node and (each["name"] == node or each["id"].startswith(node))
+        ]
+        if len(found) == 1 and found[0]["liveness"] == "down":
+            request = ForgetLogNode(found[0]["id"].partition(".")[0])
+            await handler.actor.call(LOGS, request, timeout_s=None)
+    return await _of_cluster("cluster_forget")(handler, arguments)
+
+
 async def _ensure(handler: RequestHandler, name: bytes, copies: int) -> None:
     """Make a queue where there is none, if who asks may do so.
 
@@ -300,9 +320,7 @@ QUEUE_OPERATIONS: Final[dict[str, Callable[[RequestHandler, Arguments], Awaitabl
     "queue_delete": _queue_delete,
     "queue_browse": _queue_browse,
     "queue_dump": _queue_dump,
-    **{
-        op: _of_cluster(op)
-        for op in ("cluster", "cluster_members", "cluster_forget", "cluster_report")
-    },
+    **{op: _of_cluster(op) for op in ("cluster", "cluster_members", "cluster_report")},
+    "cluster_forget": _forget,
 }
 """The operations by name."""

@@ -25,6 +25,7 @@ from poe.broker.requests.log_messages import (
     CreateLog,
     DeleteLog,
     DescribeLogs,
+    ForgetLogNode,
     TrimLog,
     VerifyLogs,
 )
@@ -68,6 +69,7 @@ from poe.errors import (
     RemoteProtocolError,
     TooFewNodes,
     TopicExists,
+    UnknownNode,
     UnknownTopic,
 )
 from poe.storage import Clock, Messages
@@ -181,6 +183,8 @@ class Logs(GenServer):
                     answer = await self._trim(topic, pointer)
                 case DescribeLogs():
                     answer = await self._describe()
+                case ForgetLogNode(node):
+                    await self._forget(node)
                 case VerifyLogs(topic):
                     answer = await self._verify(topic)
                 case _:
@@ -444,6 +448,10 @@ class Logs(GenServer):
         del self._refs[topic]
         (self._parts.routes.replicas or {}).pop(topic, None)
         self._delays.begin(topic, self._parts.restarts)
+
+    async def _forget(self, node: str) -> None:
+        with contextlib.suppress(UnknownNode):  # it never had an engine, or was forgotten before
+            await self._ask(partial(self._engine.forget_node, node))
 
     async def _verify(self, topic: bytes | None) -> dict[bytes, list[dict[str, Any]]]:
         """Compare the copies of all partitions, or of those of one topic."""

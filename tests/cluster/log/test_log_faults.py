@@ -10,7 +10,8 @@ from poe import protocol
 from poe.errors import CallTimeout, NoQuorum, PutUnconfirmed, TooFewNodes
 from poe.protocol import PutId
 from tests.cluster.log.log_witness import LogWitness
-from tests.cluster.nodes import CALL_S, PORT, nodes
+from tests.cluster.network import network
+from tests.cluster.nodes import CALL_S, PORT, Nodes, nodes
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -121,3 +122,38 @@ def test_a_frozen_node_costs_the_others_little_and_has_all_when_it_is_thawed(thr
         witness.wait_more()
     witness.judge()
     wait_until(lambda: are_same(three["a"]), 40)
+
+
+def test_a_node_that_is_gone_for_good_is_replaced(nats_program, tmp_path):
+    del nats_program
+    with network(4) as net:
+        made = Nodes.joined(net, tmp_path, ["--log-engine", "nats", "--put-timeout", "5"])
+        for node in made:  # seeds of a first start are nodes that are there then
+            at = node.options.index("--seeds") + 1
+            fourth = made["d"].host.address
+            seeds = node.options[at].split(",")
+            node.options[at] = ",".join(each for each in seeds if not each.startswith(fourth))
+        with made.running("abc"):
+            make_topic(made)
+            with LogWitness([made[name] for name in "abd"], count=2) as witness:
+                witness.wait_more()
+                made["c"].kill()
+                made["d"].start()
+                made["d"].wait()
+                made.wait_until_seen(a="abd", b="abd", d="abd")
+                witness.wait_more(20, 40)
+                assert made["a"].control("cluster_forget", node="c")["name"] == "c"
+                # What c had is d's now, so that another one may go.
+                wait_until(lambda: is_led_by_three(made["a"]), 60)
+                made["b"].kill()
+                witness.wait_more(20, 60)
+                made["b"].start()
+                made["b"].wait()
+                witness.wait_more(20, 60)
+            witness.judge()
+            wait_until(lambda: are_same(made["d"]), 40)
+
+
+def is_led_by_three(node):
+    told = node.control("cluster_logs")["topics"][b"t"]
+    return len(told.get("behind", ())) == 3 and set(told["behind"].values()) == {0}
