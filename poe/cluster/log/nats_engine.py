@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from poe.cluster.log.engine import (
     ENTRY_MAX_BYTES,
+    CatalogChanged,
     Connected,
     Disconnected,
     EngineEvent,
@@ -145,6 +146,8 @@ class NatsEngine:
         self._under_way: dict[int, _UnderWay] = {}
         self._follows: dict[str, StreamFollow] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._revisions: dict[str, int] = {}
+        """Of each key, the newest one that was heard."""
         self._following: dict[str, asyncio.Task[Any]] = {}
         self._counts = dict.fromkeys(
             (
@@ -332,6 +335,7 @@ class NatsEngine:
             for follow in self._follows.values():
                 follow.stop()
             self._follows.clear()
+            self._revisions.clear()
             me = asyncio.current_task()
             others = [task for task in self._tasks if task is not me]
             for task in others:
@@ -377,8 +381,8 @@ class NatsEngine:
                 self._link = None
                 self._lose(link.why)
                 self._why = told = link.why
-                await link.close()
             self._hear(Disconnected(told))
+            await link.close()
 
     async def _connect(self, turn: int) -> Link:
         target = self._servers.target()
@@ -496,10 +500,6 @@ class NatsEngine:
         entries = getattr(event, "entries", ())
         self._counts["entries"] += len(entries)
         self._counts["entry_bytes"] += sum(len(each.payload) for each in entries)
-        self._hear(event)
-
-    def _hear_event(self, event: EngineEvent) -> None:
-        """Have it heard by who hears now: after `close` by nobody."""
         self._hear(event)
 
     def _has_taken(self, stream: str, follow_id: int, place: int) -> None:
@@ -642,9 +642,15 @@ class NatsEngine:
             self._names.catalog,
             self._names.catalog_subject,
             self._catching_up,
-            self._hear_event,
+            self._hear_catalog,
         )
         await reading.run(link)
+
+    def _hear_catalog(self, changed: CatalogChanged) -> None:
+        """Have a value heard, unless a newer one was: a server may be behind, as it starts."""
+        if changed.revision >= self._revisions.get(changed.key, 0):
+            self._revisions[changed.key] = changed.revision
+            self._hear(changed)
 
     async def _put_catalog(self, key: str, value: bytes, revision: int) -> int:
         loop = asyncio.get_running_loop()

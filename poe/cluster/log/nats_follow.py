@@ -346,15 +346,15 @@ class CatalogFollow(Consumer):
         name: str,
         subject: str,
         catching_up: asyncio.Semaphore,
-        hear: Callable[[EngineEvent], None],
+        hear: Callable[[CatalogChanged], None],
     ) -> None:
         super().__init__(name, 1, catching_up)
         self._subject = subject
-        self._hear_event = hear
+        self._hear_changed = hear
 
     def take(self, subject: bytes, place: int, time_us: int, payload: bytes) -> bool:
         """Hand on the value of a key."""
         del time_us
         key = subject.decode().removeprefix(self._subject)
-        self._hear_event(CatalogChanged(key, payload, place))
+        self._hear_changed(CatalogChanged(key, payload, place))
         return True

@@ -244,9 +244,10 @@ class Link:
         return answer
 
     async def close(self) -> None:
-        """Leave; not for ever: of a connection whose handshake has failed it would wait for the end.
+        """Leave.
 
-        That is so where a server did not take the node's certificate.
+        For a moment alone: nats-py waits for the end of a connection for ever where its handshake
+        has failed, as it does when a server does not take the node's certificate.
         """
         with contextlib.suppress(Exception):
             async with asyncio.timeout(_CLOSE_S):

@@ -27,7 +27,7 @@ from poe.cluster.log.engine import (
 from poe.cluster.log.nats_server import NatsServer
 from poe.cluster.log.nats_target import OutsideServers
 from poe.cluster.options import ClusterOptions
-from poe.errors import PoeError
+from poe.errors import NoQuorum, PoeError
 from tests.python_process import ROOT, environment
 from tests.waiting import wait_until
 
@@ -195,8 +195,15 @@ class EngineNode:
         return became
 
     def put_catalog(self, key: str, value: bytes, revision: int) -> int | PoeError:
-        result: int | PoeError = self.call(partial(self.engine.put_catalog, key, value, revision))
-        return result
+        """Set a value, as soon as somebody leads the catalog."""
+        told: list[int | PoeError] = []
+
+        def is_led() -> bool:
+            told.append(self.call(partial(self.engine.put_catalog, key, value, revision)))
+            return not isinstance(told[-1], NoQuorum)
+
+        wait_until(is_led, PATIENCE_S)
+        return told[-1]
 
     def stream_state(self, stream: str, deadline_s: float = 3.0) -> Any:
         return self.call(partial(self.engine.stream_state, stream, deadline_s))
