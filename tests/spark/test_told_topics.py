@@ -133,6 +133,7 @@ def test_a_stream_of_a_server_reads_partitions_by_the_name_of_their_topic(node):
     start, limit = reader.initialOffset(), reader.getDefaultReadLimit()
     end = reader.latestOffset(start, limit)
     assert messages(table(reader, reader.partitions(start, end))) == [b"1"]
+    reader.stop()
 
 
 def test_a_stream_waits_for_no_topic_that_was_made_and_is_empty(topics):
