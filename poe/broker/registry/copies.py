@@ -131,6 +131,9 @@ class Copies:
             await self._begin_segment(topic)
         chosen = [ref for ref, _ in self._servers.up_to(self._routes[topic], pointer)]
         await self._servers.remove(self._routes, {topic: chosen})
+        if chosen:
+            # Back after a power cut, they would go with nothing that is still to come.
+            self._store.sync_removed(topic)
         return len(chosen)
 
     def tell_of_failure(self, topic: bytes, why: str) -> None:

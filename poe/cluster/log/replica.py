@@ -335,9 +335,10 @@ class Replica(GenServer):
                 case Publish(number, _) if not self._is_led:
                     self._slot.post(_Told(number, _UNLED))
                 case Publish(number, payload):
-                    entry_id = f"{self._parts.origin.hex()}-{self._parts.stream[-8:]}-{number}"
+                    stream = self._parts.stream
+                    name = entry_name(self._parts.origin, stream, number)
                     told = partial(_post, self._slot, number)
-                    self._parts.engine.publish(self._parts.stream, entry_id, payload, TRY_S, told)
+                    self._parts.engine.publish(stream, name, payload, TRY_S, told)
                 case Answer(None, _):
                     pass
                 case Answer(caller, outcome):
@@ -614,6 +615,11 @@ class Replica(GenServer):
             "applied": self._applied_count,
             "stream": self._parts.stream,
         }
+
+
+def entry_name(origin: bytes, stream: str, number: int) -> str:
+    """Return under which name something is published, however often it is."""
+    return f"{origin.hex()}-{stream[-8:]}-{number}"
 
 
 def _segment(info: SegmentInfo) -> CopySegment:

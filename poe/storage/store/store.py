@@ -353,7 +353,21 @@ class Store:
         segment.destroy()
         if not others:
             self.removals.note_gone(topic)
+            holder = self.properties.holder(topic)
+            if holder is not None and holder.properties.is_replicated:
+                # Back after a power cut, it would be a topic of this node alone.
+                self.sync_removed(topic)
             remove_folder(self._files, self._folders.path_of(topic))
+
+    def sync_removed(self, topic: bytes) -> None:
+        """Have what was removed of a topic stay away after a power cut; else it may be back.
+
+        Raises:
+            StorageFull, WriteFailed: the disk did not take it.
+        """
+        folder = self._folders.path_of(topic)
+        with writing(folder):
+            self._files.sync_folder(folder)
 
     def create_topic(
         self, topic: bytes, properties: TopicProperties, now_us: int

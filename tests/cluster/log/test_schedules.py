@@ -10,6 +10,10 @@ from poe.errors import PutUnconfirmed
 from torture.simulated_log_nodes import LogCluster, read_all
 
 
+def put(message, handler):
+    return handler.put(b"t", [message])
+
+
 class Nodes(LogCluster):
     """Three nodes with a topic `t`."""
 
@@ -81,3 +85,38 @@ def test_a_put_that_another_node_had_to_send_back_is_not_stored_again_later():
     assert isinstance(answers[0], PutUnconfirmed)
     for name in "abc":
         assert nodes.messages(name) == [b"0", b"x"]
+
+
+def cut_power(nodes, name, seed):
+    """Cut the power of a node; what was not synced is there, or not, as a seed decides."""
+    node = nodes.nodes[name]
+    node.die(partial(node.disk.cut_power, Random(seed)))
+    nodes.start(node)
+    nodes.pass_time(3.0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_topic_that_was_deleted_is_not_back_after_a_power_cut(seed):
+    nodes = Nodes()
+    nodes.asked("a", lambda handler: handler.put(b"t", [b"x"]))
+    nodes.pass_time(3.0)
+    nodes.asked("a", partial(control, op="delete", arguments={"topic": b"t"}))
+    cut_power(nodes, "b", seed)
+    assert nodes.nodes["b"].files("t") == {}
+    assert not nodes.nodes["b"].read_all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_was_trimmed_is_not_back_after_a_power_cut(seed):
+    nodes = Nodes(count_limit=3)
+    for message in (b"1", b"2", b"3"):
+        pointer = nodes.asked("a", partial(put, message))
+    nodes.asked("a", partial(put, b"4"))
+    nodes.pass_time(3.0)
+    arguments = {"topic": b"t", "pointer": pointer}
+    nodes.asked("a", partial(control, op="trim", arguments=arguments))
+    nodes.asked("a", partial(put, b"5"))
+    nodes.pass_time(3.0)
+    cut_power(nodes, "b", seed)
+    assert nodes.messages("b") == [b"4", b"5"]
+    assert nodes.nodes["b"].files("t") == nodes.nodes["a"].files("t")
