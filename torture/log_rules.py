@@ -67,7 +67,7 @@ def unequal(judged: Judged) -> Iterator[str]:
             both = f"{topic} at {first.node} and {other.node}"
             if first.records != other.records:
                 yield f"{both}: {len(first.records)} and {len(other.records)} messages differ"
-            elif first.first_ordinal != other.first_ordinal:
+            elif first.records and first.first_ordinal != other.first_ordinal:
                 yield f"{both}: they begin with {first.first_ordinal} and {other.first_ordinal}"
             if first.files != other.files:
                 yield f"{both}: files {sorted(first.files)} and {sorted(other.files)} differ"

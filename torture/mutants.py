@@ -38,6 +38,7 @@ from poe.storage.slab_log import record as slab_record
 from poe.storage.store import folder_watch, store, topic_folders
 from torture.cluster_mutants import CLUSTER_MUTANTS, ClusterMutant
 from torture.group_mutants import GROUP_MUTANTS, GroupMutant
+from torture.log_mutants import LOG_MUTANTS, LogMutant
 from torture.slab_mutants import SLAB_MUTANTS, SlabMutant
 
 VARIABLE = "TORTURE_MUTANT"
@@ -80,6 +81,7 @@ Mutant = Literal[
     SlabMutant,
     GroupMutant,
     ClusterMutant,
+    LogMutant,
     "sync-in-loop",
     "restart-for-ever",
     "crash-takes-all",
@@ -528,6 +530,7 @@ _MUTANTS: dict[str, Callable[[Patch], None]] = {
     **SLAB_MUTANTS,
     **GROUP_MUTANTS,
     **CLUSTER_MUTANTS,
+    **LOG_MUTANTS,
     "sync-in-loop": _sync_in_loop,
     "restart-for-ever": _restart_for_ever,
     "crash-takes-all": _crash_takes_all,

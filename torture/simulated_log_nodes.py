@@ -7,14 +7,12 @@ Everything runs in one thread, in an order that depends on random numbers alone.
 import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from poe.actors import ActorRef, GenServer
 from poe.broker import RegistryOptions, RoutingTable
-from poe.broker.requests.log_messages import LOGS, DescribeLogs
 from poe.broker.requests.request_handler import RequestHandler
 from poe.cluster.log.logs import RESTARTS, LogParts
 from poe.cluster.log.tree import log_spec
@@ -43,13 +41,12 @@ class LogNode(SimulatedNode):
     """A node of a cluster that agrees on topics."""
 
     def __init__(
-        self, name: str, log: SimulatedLog, ack: Ack, count_limit: int, random: Random, now_s: float
+        self, name: str, log: SimulatedLog, ack: Ack, count_limit: int, random: Random
     ) -> None:
         self.name = name
         self.is_running = True
         self._log_of_all = log
         self.engine: SimulatedEngine
-        self._begin_s = now_s
         self._count_limit = count_limit
         super().__init__(SimulatedDisk(), ack, count_limit, random)
 
@@ -58,7 +55,6 @@ class LogNode(SimulatedNode):
         self._options = RegistryOptions(auto_create=False)
         self.is_running = True
         super().start()
-        assert self._sup is not None
 
     def _log(self) -> ChildSpec:
         self.engine = self._log_of_all.engine(self.name)
@@ -119,18 +115,9 @@ class LogNode(SimulatedNode):
         properties = self._routes.properties
         return properties is not None and properties.find(topic.encode()) is not None
 
-    def describe(self, told: Told) -> None:
-        """Have it tell of its replicas."""
-        self.ask(lambda handler: handler.actor.call(LOGS, DescribeLogs(), timeout_s=None), told)
-
     def replicas(self) -> list[ActorRef]:
         """Return the actors that keep its copies."""
         return [ref for _, ref in sorted((self._routes.replicas or {}).items())]
-
-    @property
-    def routes(self) -> RoutingTable:
-        """Return what is served where."""
-        return self._routes
 
 
 async def read(
@@ -168,13 +155,15 @@ class LogCluster:
     """Nodes, and what the engine of all of them is; `advance` moves time, and nothing else does."""
 
     def __init__(self, random: Random, count: int, count_limit: int) -> None:
+        # What nodes keep to themselves counts for nobody: who makes a topic says it for all.
+        counts = [count_limit, count_limit, 2 * count_limit]
         self.random = random
         self.now_s = 0.0
         names = [chr(ord("a") + number) for number in range(count)]
         self.log = SimulatedLog(names, lambda: START_US + self.now_us, dice=random)
         acks: list[Ack] = ["flushed", "fsync", "memory"]
         self.nodes = {
-            name: LogNode(name, self.log, random.choice(acks), count_limit, random, 0.0)
+            name: LogNode(name, self.log, random.choice(acks), random.choice(counts), random)
             for name in names
         }
 
@@ -218,7 +207,3 @@ class LogCluster:
         for _ in range(count):
             if not self.log.step():
                 return
-
-    def cast_ask(self, node: LogNode, request: Any, told: Told) -> None:
-        """Ask a node."""
-        node.ask(partial(request), told)

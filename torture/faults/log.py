@@ -170,24 +170,30 @@ class _Trouble:
 
     def settle_clients(self) -> None:
         """Have each producer know what became of its last put, and put one more at each node."""
-        for _ in range(2):
-            for producer in self.producers:
-                if producer.is_waiting:
-                    self.cluster.advance(_PATIENCE_S)
-                if producer.put is not None and producer.topic != _FLEETING:
-                    self.put_again(producer, self.random.choice(self.cluster.running))
-                    self.cluster.advance(1.0)
+        for producer in self.producers * 2:
+            if producer.is_waiting:
+                self.cluster.advance(_PATIENCE_S)
+            if producer.is_waiting:
+                self.history.stuck.append(Stuck(f"{producer.put} is never answered"))
+                producer.put, producer.is_waiting = None, False
+            if producer.put is not None and producer.topic != _FLEETING:
+                self.put_again(producer, self.random.choice(self.cluster.running))
+                self.cluster.advance(1.0)
         for node in self.cluster.running:
             for topic in _TOPICS:
-                last = _Producer(f"end-{node.name}", topic, is_sequenced=False)
-                self.begin_put(last)
-                put = last.put
-                self.put_again(last, node)
-                for _ in range(20):
-                    if last.is_waiting:
-                        self.cluster.advance(0.3)
-                if put is None or put.acked is None:
-                    self.history.stuck.append(Stuck(f"{put} is not taken when all has healed"))
+                self.put_last(node, topic)
+
+    def put_last(self, node: LogNode, topic: str) -> None:
+        """Have a node that has healed take something."""
+        last = _Producer(f"end-{node.name}", topic, is_sequenced=False)
+        self.begin_put(last)
+        put = last.put
+        self.put_again(last, node)
+        for _ in range(20):
+            if last.is_waiting:
+                self.cluster.advance(0.3)
+        if put is None or put.acked is None:
+            self.history.stuck.append(Stuck(f"{put} is not taken when all has healed"))
 
     def look(self) -> None:
         """Note what each node has."""
