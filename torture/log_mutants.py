@@ -12,7 +12,6 @@ from poe.cluster.log.engine import Entry, NotStored, Stored
 from poe.cluster.log.entry import TrimEntry
 from poe.cluster.log.pending_puts import Answer, Effect, PendingPuts
 from poe.cluster.log.replica import Replica, State
-from poe.storage import PLACE_UNKNOWN
 
 LogMutant = Literal[
     "log-answer-early",
@@ -23,7 +22,6 @@ LogMutant = Literal[
     "log-doubt-is-refusal",
     "log-new-names",
     "log-fetch-no-producers",
-    "log-fetch-unmarked",
     "log-trim-here",
     "log-follow-too-far",
     "log-anew-on-top",
@@ -112,17 +110,6 @@ def _fetch_no_producers(patch: Any) -> None:
     patch(fetching, "SetPlace", forget)
 
 
-def _fetch_unmarked(patch: Any) -> None:
-    """Fetch into a copy that says of itself that it goes as far as it went before."""
-
-    def mark(place: int, puts: Any = ()) -> Any:
-        if place == PLACE_UNKNOWN:
-            return appendix_message.Sync()
-        return appendix_message.SetPlace(place, puts)
-
-    patch(fetching, "SetPlace", mark)
-
-
 def _trim_here(patch: Any) -> None:
     """Trim where it was asked for, and nowhere else."""
     trim = Replica._trim
@@ -182,7 +169,6 @@ LOG_MUTANTS: dict[str, Callable[[Any], None]] = {
     "log-doubt-is-refusal": _doubt_is_refusal,
     "log-new-names": _new_names,
     "log-fetch-no-producers": _fetch_no_producers,
-    "log-fetch-unmarked": _fetch_unmarked,
     "log-trim-here": _trim_here,
     "log-follow-too-far": _follow_too_far,
     "log-anew-on-top": _anew_on_top,

@@ -340,7 +340,6 @@ SCENARIOS = {
                 "log-doubt-is-refusal",
                 "log-new-names",
                 "log-fetch-no-producers",
-                "log-fetch-unmarked",
                 "log-trim-here",
                 "log-follow-too-far",
                 "log-anew-on-top",
