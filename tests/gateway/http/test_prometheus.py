@@ -7,6 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,11 @@ class Prometheus:
         self._log.close()
 
     def get(self, path: str, **parameters: str) -> Any:
-        reply = self._http.get(path, params=parameters).json()
+        answer = self._http.get(path, params=parameters)
+        if answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
+            msg = "it is still starting"
+            raise httpx.TransportError(msg)
+        reply = answer.json()
         assert reply["status"] == "success", reply
         return reply["data"]
 
