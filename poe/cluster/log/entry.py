@@ -50,9 +50,14 @@ def encode_put(
     origin: bytes, number: int, messages: Messages, put_id: PutKey | None = None
 ) -> bytes:
     """Encode a put."""
+    return encode_put_of(origin, number, encode_batch(messages), put_id)
+
+
+def encode_put_of(origin: bytes, number: int, batch: bytes, put_id: PutKey | None = None) -> bytes:
+    """Encode a put of messages that are encoded, of one put or of several."""
     kind = _PUT if put_id is None else _SEQUENCED
     key = b"" if put_id is None else PutId(*put_id).encode()
-    return b"".join((_HEAD.pack(_VERSION, kind, origin, number), key, _batch(messages)))
+    return b"".join((_HEAD.pack(_VERSION, kind, origin, number), key, batch))
 
 
 def encode_trim(origin: bytes, number: int, pointer: int) -> bytes:
@@ -88,7 +93,7 @@ def decode_entry(payload: bytes) -> LogEntry:
     return PutEntry(origin, number, split_batch(body), put_id)
 
 
-def _batch(messages: Messages) -> bytes:
+def encode_batch(messages: Messages) -> bytes:
     """Return messages in the layout of a put request; no Python runs for each of equal sizes."""
     if not isinstance(messages, np.ndarray):
         return join_batch(messages, _BATCH_MAX)

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from poe.actors import Call
 from poe.cluster.log.engine import NotStored, Stored
+from poe.cluster.log.gathering import Shared
 from poe.errors import NoQuorum, PoeError, PutUnconfirmed
 
 REFUSE_AFTER_S: Final = 3.0
@@ -33,7 +34,7 @@ class Publish(NamedTuple):
 class Answer(NamedTuple):
     """Answer who has put it."""
 
-    caller: Call | None
+    caller: Call | Shared | None
     outcome: int | PoeError
 
 
@@ -42,7 +43,7 @@ Effect = Publish | Answer
 
 @dataclass(slots=True)
 class _Pending:
-    caller: Call | None
+    caller: Call | Shared | None
     payload: bytes
     began_s: float
     tries_count: int = 1
@@ -70,7 +71,9 @@ class PendingPuts:
         self._last_number += 1
         return self._last_number
 
-    def add(self, number: int, payload: bytes, caller: Call | None, now_s: float) -> Publish:
+    def add(
+        self, number: int, payload: bytes, caller: Call | Shared | None, now_s: float
+    ) -> Publish:
         """Begin to wait for a put, which is to be published now."""
         self._pending[number] = _Pending(caller, payload, now_s)
         return Publish(number, payload)

@@ -56,8 +56,16 @@ from poe.cluster.log.engine import (
     StreamState,
 )
 from poe.cluster.log.engine_door import Ask
-from poe.cluster.log.entry import PutEntry, TrimEntry, decode_entry, encode_put, encode_trim
+from poe.cluster.log.entry import (
+    PutEntry,
+    TrimEntry,
+    decode_entry,
+    encode_batch,
+    encode_put_of,
+    encode_trim,
+)
 from poe.cluster.log.fetching import Fetching, FetchParts
+from poe.cluster.log.gathering import WAIT_MAX_S, Gathering, Shared
 from poe.cluster.log.peer_frames import (
     READ_BYTES_MAX,
     CopyDescription,
@@ -77,6 +85,7 @@ from poe.errors import (
     ActorDead,
     CopyIsBehind,
     CopyNotFetched,
+    NoQuorum,
     PoeError,
     PutTooLarge,
     RemoteProtocolError,
@@ -193,6 +202,7 @@ class Replica(GenServer):
         self._parts = parts
         self._slot = Mailslot(self)
         self._puts = PendingPuts(topic_text(parts.topic))
+        self._gathering = Gathering()
         self._trims: dict[int, Call] = {}
         self._writer: ActorRef | None = None
         self._place = 0
@@ -222,6 +232,9 @@ class Replica(GenServer):
             del self._parts.slots[self._parts.stream]
         self._parts.engine.unfollow(self._parts.stream)
         self._carry_out(self._puts.give_up())
+        while self._gathering:
+            error = NoQuorum(f"topic {topic_text(self._parts.topic)}")
+            self._carry_out([Answer(self._gathering.take(), error)])
 
     # ---- messages -------------------------------------------------------------------------------
 
@@ -291,6 +304,7 @@ class Replica(GenServer):
             case Alarm.PUBLISH:
                 self._tick = None
                 self._carry_out(self._puts.due(self.monotonic_s()))
+                self._publish_gathered()
                 self._tick_later()
             case Alarm.RETRY:
                 if self._state is State.STALLED:
@@ -315,12 +329,28 @@ class Replica(GenServer):
             self._parts.check_sizes(messages)
         except PoeError as error:
             return Error(error)
-        number = self._puts.next_number()
-        payload = encode_put(self._parts.origin, number, messages, put_id)
-        if len(payload) > ENTRY_MAX_BYTES:
-            return Error(PutTooLarge(len(payload), PUT_MAX_BYTES))
-        self._carry_out([self._puts.add(number, payload, caller, self.monotonic_s())])
+        batch = encode_batch(messages)
+        if len(batch) > PUT_MAX_BYTES:
+            return Error(PutTooLarge(len(batch), PUT_MAX_BYTES))
+        if put_id is None:
+            self._gathering.add(caller, batch, len(messages), self.monotonic_s())
+            self._publish_gathered()
+        else:
+            number = self._puts.next_number()
+            payload = encode_put_of(self._parts.origin, number, batch, put_id)
+            self._carry_out([self._puts.add(number, payload, caller, self.monotonic_s())])
         return NO_REPLY
+
+    def _publish_gathered(self) -> None:
+        """Publish what has waited for others, as far as it is time for that."""
+        now_s = self.monotonic_s()
+        while self._gathering.is_due(len(self._puts), now_s):
+            shared = self._gathering.take()
+            number = self._puts.next_number()
+            payload = encode_put_of(self._parts.origin, number, shared.batch)
+            self._carry_out([self._puts.add(number, payload, shared, now_s)])
+        if self._gathering:
+            self._tick_later()
 
     def _look(self) -> None:
         """Find out whether somebody leads the stream."""
@@ -339,19 +369,25 @@ class Replica(GenServer):
                     name = entry_name(self._parts.origin, stream, number)
                     told = partial(_post, self._slot, number)
                     self._parts.engine.publish(stream, name, payload, TRY_S, told)
-                case Answer(None, _):
-                    pass
-                case Answer(caller, outcome):
-                    assert caller is not None
-                    if isinstance(outcome, PoeError):
-                        self.reply_error(caller, outcome)
-                    else:
-                        self.reply(caller, outcome)
+                case Answer(Shared(parts), outcome):
+                    for part in parts:
+                        self._answer_put(part.caller, outcome, part.behind_count)
+                case Answer(Call() as caller, outcome):
+                    self._answer_put(caller, outcome, 0)
+
+    def _answer_put(self, caller: Call, outcome: int | PoeError, behind_count: int) -> None:
+        if isinstance(outcome, PoeError):
+            self.reply_error(caller, outcome)
+        else:
+            self.reply(caller, outcome - behind_count)
 
     def _tick_later(self) -> None:
-        """Look in a moment at what has to be published again."""
+        """Look in a moment at what has to be published again, or has waited for long enough."""
         if self._tick is None:
-            wait_s = self._puts.wait_s(self.monotonic_s())
+            wait_s = WAIT_MAX_S if self._gathering else None
+            retry_s = self._puts.wait_s(self.monotonic_s())
+            if retry_s is not None:
+                wait_s = retry_s if wait_s is None else min(wait_s, retry_s)
             if wait_s is not None:
                 self._tick = self.send_after(max(wait_s, _TICK_S), Alarm.PUBLISH)
 
@@ -570,7 +606,7 @@ class Replica(GenServer):
                     run = []
                     await self._trim(entry, decoded)
             await self._store(run)
-            self._parts.engine.taken(self._parts.stream, self._follow_id, self._place)
+            self._publish_gathered()
         except (StorageError, ActorDead) as error:
             self._stall(error)
 
