@@ -203,7 +203,6 @@ class Replica(GenServer):
         self._slot = Mailslot(self)
         self._puts = PendingPuts(topic_text(parts.topic))
         self._gathering = Gathering()
-        self._trims: dict[int, Call] = {}
         self._writer: ActorRef | None = None
         self._place = 0
         self._state = State.STALLED
@@ -245,7 +244,6 @@ class Replica(GenServer):
                 return self._put(messages, put_id, caller)
             case TrimNow(pointer):
                 number = self._puts.next_number()
-                self._trims[number] = caller
                 payload = encode_trim(self._parts.origin, number, pointer)
                 self._carry_out([self._puts.add(number, payload, caller, self.monotonic_s())])
                 return NO_REPLY
@@ -639,7 +637,6 @@ class Replica(GenServer):
         # The segment that was written to may have gone, and got a successor.
         await self._ensure(None)
         if trim.origin == self._parts.origin:
-            self._trims.pop(trim.number, None)
             self._carry_out(self._puts.applied(trim.number, gone))
 
     def _describe(self) -> dict[str, Any]:
