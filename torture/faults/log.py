@@ -24,6 +24,7 @@ from poe.errors import (
 )
 from poe.protocol import PutId
 from poe.testing.simulated_log import CALM, Hazards
+from torture.layers.watched import ERRORS
 from torture.log_history import Change, Copy, LogHistory, Put, Read, Stuck, Trimmed, Try
 from torture.log_rules import broken
 from torture.scenario import Run, Trial
@@ -99,7 +100,7 @@ class _Trouble:
         self.readers = [_Reader(topic) for topic in (*_TOPICS, "t")]
         self._mendings: list[Callable[[], None]] = []
         self._message_count = 0
-        self.has_disk_failures = random.random() < 0.3
+        self.has_disk_failures = random.random() < 0.4
         self.has_losses = random.random() < 0.7
 
     # ---- the whole ------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ class _Trouble:
             self.forget: 4,
             self.jump: 1,
             self.lose_files: 2,
-            self.fail_disk: 1,
+            self.fail_disk: 6,
         }
         for step in self.random.choices(list(steps), list(steps.values()), k=_STEPS):
             step()
@@ -558,7 +559,9 @@ class _Trouble:
         """Have the disk of a node fail now and then."""
         node = self.any_node()
         if node is not None and self.has_disk_failures:
-            node.disk.failing.fail(self.random.randrange(30), 5, is_for_ever=False)
+            nth, is_for_ever = self.random.randrange(10), self.random.random() < 0.3
+            node.disk.failing.fail(nth, self.random.choice(ERRORS), is_for_ever=is_for_ever)
+            self._mendings.append(node.disk.failing.heal)
 
 
 def describe_logs(handler: Any) -> Any:

@@ -99,6 +99,7 @@ class Copies:
         count = sum(each.count for each in self._store.topics[topic])
         segment = self._servers.owned[writer][1]
         damage = next((each.damage[0] for each in self._store.topics[topic] if each.damage), "")
+        damage = segment.failure or damage
         last_pointer, timestamp = segment.last_pointer, segment.timestamp
         return CopyWriter(writer, last_pointer, count, timestamp, segment.count, damage)
 

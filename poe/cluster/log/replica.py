@@ -10,6 +10,7 @@ begins anew, after whatever has ended the last one, goes on exactly there.
     CUT_OFF     the stream is not there
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -90,6 +91,7 @@ from poe.errors import (
     PutTooLarge,
     RemoteProtocolError,
     StorageError,
+    SyncFailed,
 )
 from poe.storage import PLACE_UNKNOWN, Messages
 from poe.topic_name import topic_text
@@ -399,12 +401,13 @@ class Replica(GenServer):
             place = 0
             if found is not None:
                 place = await self.call(found.ref, FindPlace(), timeout_s=None)
-                if (not place and found.count) or place == PLACE_UNKNOWN:
-                    await self._fetch(1)
-                    return
-                self._place = place
+                is_unknown = (not place and found.count > 0) or place == PLACE_UNKNOWN
                 if found.damage:
+                    self._place = 0 if is_unknown else place
                     await self._make_anew(found.damage)
+                    return
+                if is_unknown:
+                    await self._fetch(1)
                     return
         except PoeError as error:
             self._stall(error)
@@ -447,6 +450,12 @@ class Replica(GenServer):
         self._writer, self._place = None, 0
         self._follow()
 
+    async def _drop(self, error: PoeError) -> None:
+        """Delete a copy that cannot be made whole, and begin anew in a while."""
+        with contextlib.suppress(PoeError):  # what is still there is not trusted the next time
+            await self.call(REGISTRY, DropCopy(self._parts.topic), timeout_s=None)
+        self._stall(error)
+
     def _stall(self, error: PoeError) -> None:
         """Try again in a while; nothing that comes meanwhile is taken."""
         if self._state is not State.STALLED or str(error) != self._why:
@@ -477,6 +486,10 @@ class Replica(GenServer):
                 await self._make_anew("no other node has more of it")
             else:
                 self._stall(error)
+            return
+        except SyncFailed as error:
+            # What was synced in vain is not synced again: that would say nothing of what is there.
+            await self._drop(error)
             return
         except PoeError as error:
             self._stall(error)

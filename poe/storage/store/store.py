@@ -40,6 +40,7 @@ from poe.storage.formats.store_meta import META_FILE, Event, Kind, OpenState, St
 from poe.storage.recovery.quarantine import foreign_folders, foreign_text
 from poe.storage.recovery.scrub import scrub
 from poe.storage.segment.segment import Segment
+from poe.storage.segment.segment_files import SegmentFiles
 from poe.storage.segment.segment_options import MESSAGE_LIMIT, SegmentOptions
 from poe.storage.shared_sync import SharedSync
 from poe.storage.store.base_folder import open_base
@@ -256,6 +257,8 @@ class Store:
                 timestamp = max(timestamp, segments[-1].timestamp + 1)
         try:
             self._folders.make(folder)
+            if agreed_base is not None and all(each.timestamp != timestamp for each in segments):
+                self._remove_rest(folder, timestamp)
             place = self._files, folder, timestamp, options, self._meta
             before = segments[-1] if segments else None
             base = self.next_ordinal(topic) if agreed_base is None else agreed_base
@@ -272,6 +275,17 @@ class Store:
         if agreed_base is not None:
             self.removals.settle(topic, {timestamp})  # a copy that is made anew has it again
         return segment
+
+    def _remove_rest(self, folder: str, timestamp: int) -> None:
+        """Remove files of a segment that the disk has kept from being removed, or from being made.
+
+        Others get a new name. One that nodes have agreed on has the same again.
+        """
+        rest = SegmentFiles(self._files, f"{folder}/{timestamp}", self._meta)
+        with writing(rest.path):
+            is_there = self._files.size(rest.path + "_data") is not None
+        if is_there or rest.is_being_removed():
+            rest.remove()
 
     def repair_segment(self, topic: bytes, segment: Segment) -> Segment | None:
         """Recover a segment whose owner died, and put the result in its place.

@@ -1,12 +1,16 @@
 """Replicated topics on whole nodes in simulated time: schedules that were found to matter."""
 
+import contextlib
+import errno
 from functools import partial
 from random import Random
 
 import pytest
 
 from poe.broker import control
-from poe.errors import PutUnconfirmed
+from poe.errors import PutUnconfirmed, StorageError
+from poe.storage import SegmentOptions, Store
+from torture.layers.simulated_disk import SimulatedDisk
 from torture.simulated_log_nodes import LogCluster, read_all
 
 
@@ -120,3 +124,41 @@ def test_what_was_trimmed_is_not_back_after_a_power_cut(seed):
     cut_power(nodes, "b", seed)
     assert nodes.messages("b") == [b"4", b"5"]
     assert nodes.nodes["b"].files("t") == nodes.nodes["a"].files("t")
+
+
+@pytest.mark.parametrize("forgotten", [0, 5])
+@pytest.mark.parametrize("nth", [0, 3, 9, 26, 33, 40])
+def test_a_copy_is_whole_again_when_its_disk_is(nth, forgotten):
+    nodes = Nodes(count_limit=3)
+    for number in range(5):
+        nodes.asked("a", partial(put, b"%d" % number))
+    nodes.pass_time(3.0)
+    nodes.nodes["c"].disk.failing.fail(nth, errno.EIO, is_for_ever=True)
+    for number in range(5, 10):
+        nodes.asked("a", partial(put, b"%d" % number))
+        nodes.pass_time(0.4)
+    nodes.stream.forget_to(forgotten)
+    nodes.pass_time(3.0)
+    nodes.nodes["c"].disk.failing.heal()
+    nodes.asked("a", partial(put, b"last"))
+    nodes.pass_time(10.0)
+    assert nodes.messages("c") == nodes.messages("a")
+    assert nodes.nodes["c"].files("t") == nodes.nodes["a"].files("t")
+
+
+@pytest.mark.parametrize("nth", range(20))
+def test_a_segment_that_was_removed_in_part_is_made_anew(nth):
+    disk = SimulatedDisk()
+    store = Store.open(disk.files(), SegmentOptions())
+    segment = store.create_segment(b"t", 1000, agreed_base=0)
+    segment.append([b"old"], 1000, None, 1)
+    disk.failing.fail(nth, errno.EIO, is_for_ever=True)
+    with contextlib.suppress(StorageError):
+        store.destroy_segment(b"t", segment)
+    disk.failing.heal()
+    if b"t" in store.topics:
+        store.destroy_segment(b"t", segment)
+    made = store.create_segment(b"t", 1000, agreed_base=0)
+    assert (made.count, made.place()) == (0, 0)
+    made.append([b"new"], 1000, None, 1)
+    assert made.next(0) == (1000, b"new")
