@@ -1,7 +1,7 @@
 """Logging in and out: with the one-time token, or as one of the broker's users."""
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,6 +18,9 @@ from poe.security.entry import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_ANSWER_S: Final = 35.0
+"""The broker tells of a wrong password late, and later each time: up to 30 s."""
 
 
 class Entrance:
@@ -92,7 +95,7 @@ class Entrance:
             return
         try:
             url = parse_url(self._options.broker, entry)
-            brokers = Brokers(url, {}, self._options.connect_timeout_s)
+            brokers = Brokers(url, {}, _ANSWER_S)
             async with await brokers.connect(self._options.read_timeout_s):
                 pass
         except AuthenticationFailed as error:

@@ -49,7 +49,8 @@ def test_a_user_logs_in_and_may_what_the_node_allows_and_no_more(house):
 )
 def test_a_wrong_password_is_refused(house, given):
     with client(house) as stranger:
-        assert stranger.post("login", json=given).status_code == 401
+        reply = stranger.post("login", json=given)
+        assert reply.status_code == 401, reply.text
         assert stranger.get("topics").status_code == 401
 
 
