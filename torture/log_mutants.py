@@ -25,7 +25,6 @@ LogMutant = Literal[
     "log-trim-here",
     "log-follow-too-far",
     "log-anew-on-top",
-    "log-republish-for-ever",
 ]
 
 
@@ -147,19 +146,6 @@ def _anew_on_top(patch: Any) -> None:
     patch(Replica, "_make_anew", make_anew)
 
 
-def _republish_for_ever(patch: Any) -> None:
-    """Publish again what the engine has forgotten that it knows."""
-    patch(replica, "TRY_S", 2.0)
-    patch(PendingPuts, "_unconfirmed", _once_more)
-    patch(PendingPuts, "passed", lambda *_: [])
-
-
-def _once_more(self: Any, number: int, age_s: float) -> Answer:
-    put = self._pending[number]
-    put.retry_at_s = put.began_s + age_s + 2.0
-    return Answer(None, 0)
-
-
 LOG_MUTANTS: dict[str, Callable[[Any], None]] = {
     "log-answer-early": _answer_early,
     "log-forget-place": _forget_place,
@@ -172,6 +158,5 @@ LOG_MUTANTS: dict[str, Callable[[Any], None]] = {
     "log-trim-here": _trim_here,
     "log-follow-too-far": _follow_too_far,
     "log-anew-on-top": _anew_on_top,
-    "log-republish-for-ever": _republish_for_ever,
 }
 assert set(LOG_MUTANTS) == set(get_args(LogMutant))

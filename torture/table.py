@@ -343,7 +343,6 @@ SCENARIOS = {
                 "log-trim-here",
                 "log-follow-too-far",
                 "log-anew-on-top",
-                "log-republish-for-ever",
             ),
             bite_count=100,
         ),
