@@ -212,6 +212,8 @@ class Replica(GenServer):
         self._follow_id = 0
         self._tick: Timer | None = None
         self._applied_count = 0
+        self._is_whole = False
+        """Whether the copy goes exactly up to its place; not while it is fetched in part."""
         self._is_led = True
         """Whether anything is published: what was never published is stored nowhere for sure."""
         self._is_looking = False
@@ -418,6 +420,7 @@ class Replica(GenServer):
     def _follow(self) -> None:
         self._carry_out(self._puts.passed(self._place, self.monotonic_s()))
         self._follow_id += 1
+        self._is_whole = True
         self._be(State.FOLLOWING, "")
         self._parts.engine.follow(self._parts.stream, self._place, self._follow_id)
 
@@ -474,6 +477,7 @@ class Replica(GenServer):
     async def _fetch(self, first_place: int) -> None:
         """Have another node give what the stream does not, then follow it."""
         self._stop_following()
+        self._is_whole = False
         self._be(State.FETCHING, f"the stream is to be followed from {first_place} on")
         events, topic = self._parts.routes.events, topic_text(self._parts.topic)
         logger.warning("the copy of topic %s is fetched from another node", topic)
@@ -533,7 +537,7 @@ class Replica(GenServer):
         raise RemoteProtocolError(msg)
 
     async def _describe_copy(self) -> CopyDescription:
-        if self._state is State.FETCHING or (self._place == 0 and self._writer is not None):
+        if not self._is_whole or (self._place == 0 and self._writer is not None):
             raise CopyIsBehind(self._parts.topic)
         route = self._parts.routes.get(self._parts.topic)
         if route is None:

@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 from poe.broker import control
-from poe.errors import PutUnconfirmed, StorageError
+from poe.cluster.log.peer_frames import DescribeCopy, decode_description, encode_question
+from poe.errors import PutUnconfirmed, RemoteProtocolError, StorageError
 from poe.storage import SegmentOptions, Store
 from torture.layers.simulated_disk import SimulatedDisk
 from torture.simulated_log_nodes import LogCluster, read_all
@@ -162,3 +163,29 @@ def test_a_segment_that_was_removed_in_part_is_made_anew(nth):
     assert (made.count, made.place()) == (0, 0)
     made.append([b"new"], 1000, None, 1)
     assert made.next(0) == (1000, b"new")
+
+
+@pytest.mark.parametrize("steps", [10, 16, 20, 25, 40])
+def test_a_copy_that_is_fetched_in_part_is_not_offered_to_others(steps):
+    nodes = Nodes(count_limit=2)
+    nodes.asked("a", partial(put, b"0"))
+    nodes.pass_time(3.0)
+    nodes.log.cut("c")
+    for number in range(1, 12):
+        nodes.asked("a", partial(put, b"%d" % number))
+    nodes.stream.forget_to(11)
+    nodes.log.heal("c")
+    for _ in range(steps):
+        nodes.log.step()
+    nodes.log.cut("c")
+    nodes.pass_time(0.5)
+    nodes.log.heal("c")
+    [stream] = nodes.log.streams
+    answers: list[bytes | None] = []
+    question = encode_question(DescribeCopy(stream))
+    nodes.nodes["b"].engine.ask("c", question, 1.0, answers.append)
+    nodes.steps_until(lambda: answers)
+    assert answers[0] is not None
+    with contextlib.suppress(RemoteProtocolError):
+        copy = decode_description(answers[0])
+        assert copy.place == sum(each.messages for each in copy.segments)
