@@ -2,6 +2,7 @@
 
 import itertools
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ class Engines:
         self.log = SimulatedLog(
             list("abc"), lambda: next(ticks), dice=Random(seed), hazards=hazards
         )
-        self.heard: dict[str, list] = {name: [] for name in "abc"}
+        self.heard: dict[str, list[Any]] = {name: [] for name in "abc"}
         self.told: list[object] = []
         self.engines = {name: self.log.engine(name) for name in "abc"}
         for name, engine in self.engines.items():

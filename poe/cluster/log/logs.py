@@ -88,8 +88,16 @@ KNOWN_S: Final = 2.0
 """How long a topic that is made waits for the other nodes to have it."""
 _KNOWN_PAUSE_S: Final = 0.02
 _STREAM_LOOK_S: Final = 1.0
+_REMOVE_AGAIN_S: Final = 1.0
 RESTARTS: Final = Backoff(first_s=0.05, max_s=5.0, reset_after_s=60.0)
 """How long a replica that has ended waits to be started anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class _RemoveDue:
+    """A deleted topic is to be removed, which the disk did not let be."""
+
+    record: LogRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +215,12 @@ class Logs(GenServer):
                 self._connected, self._why = "", why
             case ActorDown():
                 self._ended(message.ref, message.reason)
+            case _RemoveDue(record):
+                known = self._records.get(record.key)
+                if known is None or known.is_deleted:
+                    await self._remove(record)
+                else:
+                    await self._install(known)
             case RestartDue(bytes(topic)):
                 if self._delays.is_valid(message) and topic not in self._refs:
                     await self._start(topic)
@@ -408,6 +422,7 @@ class Logs(GenServer):
             pass
         except PoeError as error:
             logger.error("topic %s, which was deleted, is still here: %s", topic_text(topic), error)
+            self.send_after(_REMOVE_AGAIN_S, _RemoveDue(record))
 
     # ---- replicas -------------------------------------------------------------------------------
 

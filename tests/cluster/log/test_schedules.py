@@ -189,3 +189,17 @@ def test_a_copy_that_is_fetched_in_part_is_not_offered_to_others(steps):
     with contextlib.suppress(RemoteProtocolError):
         copy = decode_description(answers[0])
         assert copy.place == sum(each.messages for each in copy.segments)
+
+
+@pytest.mark.parametrize("nth", [0, 1, 2, 5])
+def test_a_deleted_topic_goes_when_the_disk_is_well_again(nth):
+    nodes = Nodes()
+    nodes.asked("a", partial(put, b"x"))
+    nodes.pass_time(3.0)
+    nodes.nodes["c"].disk.failing.fail(nth, errno.EIO, is_for_ever=True)
+    nodes.asked("a", partial(control, op="delete", arguments={"topic": b"t"}))
+    nodes.pass_time(3.0)
+    nodes.nodes["c"].disk.failing.heal()
+    nodes.pass_time(3.0)
+    assert nodes.nodes["c"].files("t") == {}
+    assert not nodes.nodes["c"].knows("t")
