@@ -45,6 +45,18 @@ class Copies:
         self._servers = servers
         self._opening = opening
 
+    def check_may_be_own(self, topic: bytes) -> None:
+        """Refuse to have a put make a topic that may be replicated.
+
+        A node that was away, or begins with nothing, has yet to hear which topics are.
+
+        Raises:
+            NoQuorum: it has not heard it; nothing is made.
+        """
+        if not self._routes.is_catalog_known:
+            what = f"whether topic {topic_text(topic)} is replicated"
+            raise NoQuorum(what)
+
     def replica(self, topic: bytes) -> ActorRef:
         """Return who takes puts onto a partition.
 

@@ -91,6 +91,8 @@ class RoutingTable(dict[bytes, Route]):
         self.replicas: dict[bytes, ActorRef] | None = None
         """Who takes puts onto the partitions of replicated topics, which the registry of these
         alone changes; None where this node has no engine for them."""
+        self.is_catalog_known = True
+        """Whether this node knows which topics are replicated; until then a put makes none."""
         self.counters = Counters()
         """What was done since the node has started."""
         self.events = EventRing(lambda: time.time_ns() // 1000)

@@ -353,6 +353,7 @@ class TopicRegistry(GenServer):
             store.properties.check(topic)
             if not may_create and store.properties.holder(topic) is None:
                 raise UnknownTopic(topic)
+            self._copies.check_may_be_own(topic)
             if wanted.put_id is not None:
                 Producers().find(wanted.put_id)
             self._quota.admit(store, topic, wanted.messages, self.monotonic_s())

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from poe.actors import ActorRef, Call, Error, GenServer, Mailslot
 from poe.actors import Down as ActorDown
@@ -86,6 +86,10 @@ LOOK_S: Final = 5.0
 """What a look at the engine may take, and the making of a stream."""
 KNOWN_S: Final = 2.0
 """How long a topic that is made waits for the other nodes to have it."""
+PROBE_PAUSE_S: Final = 0.3
+"""Until it is tried again to hear all that the catalog has."""
+_PROBE_PREFIX: Final = "node-"
+_SEEN: Final = b"seen"
 _KNOWN_PAUSE_S: Final = 0.02
 _STREAM_LOOK_S: Final = 1.0
 _REMOVE_AGAIN_S: Final = 1.0
@@ -120,6 +124,17 @@ class LogParts:
     restarts: Backoff = RESTARTS
 
 
+class _Probed(NamedTuple):
+    """What came of a probe of the catalog: its revision, or an error."""
+
+    outcome: int | PoeError | None
+    """None: it is to be tried again."""
+
+
+def _post_probe(slot: Mailslot, outcome: int | PoeError) -> None:
+    slot.post(_Probed(outcome))
+
+
 class Logs(GenServer):
     """Knows all replicated topics; registered as `LOGS`.
 
@@ -148,13 +163,18 @@ class Logs(GenServer):
         self._delays = RestartDelays(self)
         self._connected = ""
         self._why = "it has not been reached yet"
+        self._probe_key = _PROBE_PREFIX + parts.me
+        self._probed = 0
+        """Revision of what this node has written to the catalog of its own."""
         parts.routes.replicas = {}
+        parts.routes.is_catalog_known = False
         self._engine.open(self._hear)
 
     def terminate(self, reason: Any) -> None:  # noqa: ANN401 - as `GenServer`
         """Leave the engine."""
         del reason
         self._parts.routes.replicas = None
+        self._parts.routes.is_catalog_known = True
         self._engine.close()
 
     def describe_role(self) -> str:
@@ -201,7 +221,7 @@ class Logs(GenServer):
             answer = Error(error)
         return answer
 
-    async def handle_info(self, message: Any) -> None:  # noqa: ANN401
+    async def handle_info(self, message: Any) -> None:  # noqa: ANN401, C901 - one case each
         """Do what the catalog says; start anew what has ended."""
         match message:
             case CatalogChanged():
@@ -209,6 +229,9 @@ class Logs(GenServer):
             case Connected(version):
                 self._connected, self._why = version, ""
                 logger.info("the engine of the replicated log, %s, is reached", version)
+                self._probe()
+            case _Probed():
+                self._take_probe(message)
             case Disconnected(why):
                 if self._connected:
                     logger.warning("the engine of the replicated log is not reached: %s", why)
@@ -356,9 +379,36 @@ class Logs(GenServer):
 
     # ---- the catalog ----------------------------------------------------------------------------
 
+    def _probe(self) -> None:
+        """Write something of this node's own, behind which all that there is has been heard."""
+        if self._parts.routes.is_catalog_known:
+            return
+        key = self._probe_key
+        told = partial(_post_probe, self._slot)
+        self._engine.put_catalog(key, _SEEN, self._revisions.get(key, 0), told)
+
+    def _take_probe(self, probed: _Probed) -> None:
+        match probed.outcome:
+            case None:
+                self._probe()
+            case PoeError():
+                self.send_after(PROBE_PAUSE_S, _Probed(None))
+            case revision:
+                self._probed = revision
+                self._look_whether_all_is_heard()
+
+    def _look_whether_all_is_heard(self) -> None:
+        """From then on a put may make a topic of this node alone."""
+        if 0 < self._probed <= self._revisions.get(self._probe_key, 0):
+            self._parts.routes.is_catalog_known = True
+
     async def _take(self, changed: CatalogChanged) -> None:
         """Do what a record says; again is fine."""
         if changed.revision <= self._revisions.get(changed.key, 0):
+            return
+        if changed.key.startswith(_PROBE_PREFIX):
+            self._revisions[changed.key] = changed.revision
+            self._look_whether_all_is_heard()
             return
         try:
             record = LogRecord.decode(changed.value)

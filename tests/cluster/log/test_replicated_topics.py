@@ -1,5 +1,7 @@
 """Topics that nodes agree on: made, put onto, read, trimmed and deleted at any of them."""
 
+import contextlib
+
 import pytest
 
 from poe.errors import (
@@ -213,6 +215,32 @@ def test_a_node_that_was_away_while_a_topic_was_deleted_twice_has_none(three):
     three.start("c")
     wait_until(lambda: b"t" not in three["c"].topics(), 10)
     assert three.files("c") == {}
+
+
+def test_a_node_that_has_not_heard_which_topics_there_are_makes_none_by_a_put(three):
+    """A put onto a replicated topic that it does not know would make one of this node alone."""
+    three["a"].create_topic("t", replicas=3)
+    three["a"].put("t", b"1")
+    three["c"].put("own", b"x")
+    three.stop("c")
+    three.wipe("c")
+    three.log.cut("c")
+    three.start("c")
+    for name in ("t", "other"):
+        with pytest.raises(NoQuorum, match="is replicated"):
+            three["c"].put(name, b"refused")
+    three.log.heal("c")
+    wait_until(lambda: three.state("c") == "following", 10)
+    three["c"].put("t", b"2")
+    three.wait_same()
+    assert three.values("a") == [b"1", b"2"]
+
+    def is_put():
+        with contextlib.suppress(NoQuorum):
+            return three["c"].put("other", b"x") > 0
+        return False
+
+    wait_until(is_put, 10)
 
 
 def test_a_trim_takes_the_same_segments_at_all_nodes(three):
