@@ -106,7 +106,6 @@ from poe.errors.log import (
     LogEngineUnfit,
     NoLogEngine,
     NoQuorum,
-    NotReplicated,
     PutUnconfirmed,
     UnknownStream,
 )
@@ -273,7 +272,6 @@ __all__ = [
     "NotAuthorized",
     "NotInCluster",
     "NotPicklable",
-    "NotReplicated",
     "NotSuspended",
     "OptionError",
     "OriginalServer",

@@ -97,17 +97,6 @@ class CopyIsBehind(ClusterError):
         )
 
 
-class NotReplicated(ClusterError):
-    """What only replicated topics have was asked of another one, or the other way round."""
-
-    code = 687
-
-    def __init__(self, topic: bytes, why: str) -> None:
-        self.topic = topic
-        self.why = why
-        super().__init__(f"topic {shown(topic)}: {why}")
-
-
 class PutUnconfirmed(ClusterError):
     """Nobody could tell in time whether a majority has stored a put; it may be stored."""
 

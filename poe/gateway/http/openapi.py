@@ -18,7 +18,7 @@ from poe.gateway.http.schema import (
     refusals,
     texts,
 )
-from poe.topic_properties import TopicProperties
+from poe.topic_properties import REPLICAS, TopicProperties
 from poe.version import VERSION
 
 _POSITION = r"^(oldest|newest|-1|\d{1,16}|\d{1,9}:(-1|\d{1,16})(,\d{1,9}:(-1|\d{1,16}))*)$"
@@ -245,6 +245,7 @@ def _properties() -> Json:
     found = options_of(TopicProperties)
     group = {"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$"}
     found["properties"]["keep_unread"] = array_of(group) | {"maxItems": 100}
+    found["properties"]["replicas"] = {"type": "integer", "enum": list(REPLICAS)}
     return found
 
 
