@@ -212,7 +212,8 @@ def _tell(topic: DescribedTopic, output_format: Format) -> None:
     write_line(_line(topic))
     properties = topic.properties.as_map()
     for name, value in properties.items():
-        if name not in {"partitions", "envelope"} and value not in (None, []):
+        is_default = value in (None, []) or (name, value) == ("replicas", 1)
+        if name not in {"partitions", "envelope"} and not is_default:
             told = ", ".join(value) if isinstance(value, list) else value
             write_line(f"  {name} {told}")
     for number, each in enumerate(topic.partitions):
