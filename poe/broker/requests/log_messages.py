@@ -29,7 +29,8 @@ class CreateLog:
 
     Raises:
         TopicExists: there is one of that name, here or at another node.
-        TooFewNodes, NoQuorum: it is not made.
+        TooFewNodes: it is not made.
+        NoQuorum: nobody agreed in time; it may be made later all the same.
     """
 
     topic: bytes
@@ -42,7 +43,8 @@ class AlterLog:
 
     Raises:
         UnknownTopic: there is none.
-        NoQuorum, CatalogChangedMeanwhile: it is as it was.
+        CatalogChangedMeanwhile: it is as it was.
+        NoQuorum: nobody agreed in time; it may be done later all the same.
     """
 
     topic: bytes
@@ -96,7 +98,7 @@ class ForgetLogNode:
     Answers None.
 
     Raises:
-        NoQuorum: it is as it was.
+        NoQuorum: nobody agreed in time; it may be done later all the same.
         LogEngineUnfit: the servers are an operator's own, who does it there.
     """
 
