@@ -1,11 +1,17 @@
 """What is older than max_age goes, a whole segment at a time, and nothing younger ever does."""
 
+from contextlib import closing
+from dataclasses import replace
+
 import pytest
 
 from poe.broker.appendix.hybrid_clock import JumpWatch
+from poe.broker.appendix.server import AppendixOptions
 from poe.broker.registry.expiry import Expiring, ExpiringSegment, Expiry, tick_s
-from poe.broker.registry.topic_settings import Retention
+from poe.broker.registry.topic_settings import Retention, TopicSettings
 from poe.errors import UnknownTopic
+from poe.storage import Store
+from poe.topic_properties import TopicDescription, TopicProperties
 from tests.broker.nodes import open_files, read_by_frames, read_by_next
 from tests.storage.segments import create, files_at
 
@@ -187,6 +193,48 @@ def test_after_a_long_stop_all_that_is_too_old_goes_in_the_end(sim):
     sim.start()
     sim.advance(MAX_AGE_S * 2)
     assert messages(sim) == []
+
+
+def make_topic(sim, topic, **properties):
+    sim.node.control("topic_create", topic=topic, properties=properties)
+
+
+def test_partitions_that_nobody_has_put_onto_cost_a_look_nothing(simulate, monkeypatch):
+    """Some topics of a thousand partitions and a tiny age once kept a node busy for ever."""
+    sim = simulate()
+    for number in range(20):
+        make_topic(sim, b"t%d" % number, partitions=1024, max_age=1e-5)
+    sim.node.put(b"t7-1000", b"1")
+    named: list[bytes] = []
+    names = TopicDescription.partition_topics
+
+    def noted(self):
+        named.append(self.name)
+        return names(self)
+
+    monkeypatch.setattr(TopicDescription, "partition_topics", noted)
+    sim.advance(1)
+    assert read_by_next(sim.node, b"t7-1000") == []
+    assert not named
+
+
+@pytest.mark.parametrize("partitions", [3, 1024], ids="{} partitions".format)
+def test_what_may_expire_are_partitions_that_there_are(tmp_path, partitions):
+    there = {b"kept-2", b"aged-2", b"large-2", b"aged-5000", b"other"}
+    with closing(Store.open(tmp_path)) as store:
+        settings = TopicSettings(store, AppendixOptions(), Retention())
+        assert settings.limited(there) == []
+        kept = TopicProperties(partitions=partitions)
+        for name, own in {
+            b"kept": kept,
+            b"aged": replace(kept, max_age=1000),
+            b"large": replace(kept, max_bytes=1000),
+        }.items():
+            store.properties.create(name, own, 1)
+        assert settings.limited(there) == [b"aged-2", b"large-2"]
+        store.properties.alter(b"aged", {"max_age": None})
+        assert settings.limited(there) == [b"large-2"]
+        assert settings.limited({b"other"}) == []
 
 
 # ---- with an archive ----------------------------------------------------------------------------

@@ -58,6 +58,8 @@ _EXPIRY_TICK = object()
 _SETTLE_TICK = object()
 _SETTLE_PAUSE_S = 0.005
 """Between topics that are recovered, each in some milliseconds, while others are served."""
+_LOOK_SHARE = 10
+"""So many times as long as a look at what expires takes passes until the next, at least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,8 +281,10 @@ class TopicRegistry(GenServer):
                 await self._configure(topic)
         elif message is _EXPIRY_TICK:
             self._expiry_timer, self._expire_at_s = None, math.inf
-            self._expire_later(self._settings.retentions())
+            began_s = self.monotonic_s()
             await self._expire(self._clock.now_us())
+            pause_s = (self.monotonic_s() - began_s) * _LOOK_SHARE
+            self._expire_later(self._settings.retentions(), pause_s)
         elif message is _SETTLE_TICK:
             topic = self._left_open.pop()
             try:
@@ -307,10 +311,13 @@ class TopicRegistry(GenServer):
     def _tick_later(self) -> None:
         self.send_after(self._parts.options.check_interval, _CHECK_TICK)
 
-    def _expire_later(self, retentions: Iterable[Retention]) -> None:
-        """Look what expires in a while, unless that is done sooner anyway."""
+    def _expire_later(self, retentions: Iterable[Retention], pause_s: float = 0.0) -> None:
+        """Look what expires in a while, after a pause at least, unless that is done sooner."""
         wait_s = tick_s(retentions)
-        if wait_s is None or self.monotonic_s() + wait_s >= self._expire_at_s:
+        if wait_s is None:
+            return
+        wait_s = max(wait_s, pause_s)
+        if self.monotonic_s() + wait_s >= self._expire_at_s:
             return
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
@@ -579,11 +586,11 @@ class TopicRegistry(GenServer):
             due.append(self._resting_by_age.pop()[1])
         due += self._resting_large
         self._resting_large = []
-        for topic in settings.limited_by_themselves():
-            events = resting.get(topic)
-            retention = settings.retention(topic)
+        for topic in settings.limited_by_themselves(resting):
+            events = resting[topic]
             if not events:
                 continue
+            retention = settings.retention(topic)
             is_old = retention.max_age_s is not None and _age_key(events) < expiry.oldest_us(
                 retention.max_age_s
             )

@@ -3,12 +3,12 @@
 A pure look-up: nobody is told of a change here, the topic registry does that.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from poe.broker.appendix.server import AppendixOptions, Configure
 from poe.storage import Store
-from poe.topic_properties import TopicProperties, is_reserved
+from poe.topic_properties import TopicDescription, TopicProperties, is_reserved
 
 _APPENDIX_NAMES = ("count_limit", "size_limit", "read")
 
@@ -38,7 +38,7 @@ class Retention:
 class TopicSettings:
     """The settings of the topics of one store."""
 
-    __slots__ = ("_appendix", "_endless", "_retention", "_store")
+    __slots__ = ("_appendix", "_endless", "_limited", "_looked_at", "_retention", "_store")
 
     def __init__(self, store: Store, appendix: AppendixOptions, retention: Retention) -> None:
         """Take the options of the node, which hold where a topic has no property of its own."""
@@ -46,6 +46,8 @@ class TopicSettings:
         self._appendix = appendix
         self._retention = retention
         self._endless = Retention()
+        self._limited: list[TopicDescription] = []
+        self._looked_at = -1
 
     def appendix(self, topic: bytes) -> AppendixOptions:
         """Return the options of the appendix servers of a partition."""
@@ -85,23 +87,40 @@ class TopicSettings:
         return _merged(self._retention, properties)
 
     def retentions(self) -> list[Retention]:
-        """Return all that there are."""
-        return [self._retention, *(self.retention_with(each) for each in self._own())]
+        """Return all under which something may ever go."""
+        own = (self.retention_with(each.properties) for each in self._limited_topics())
+        return [self._retention, *own]
 
-    def limited(self, topics: Iterable[bytes]) -> list[bytes]:
+    def limited(self, topics: Collection[bytes]) -> list[bytes]:
         """Return which of these partitions something may expire of, sorted."""
         if not self._retention.is_endless:
             return sorted(topics)
-        return sorted({*topics}.intersection(self.limited_by_themselves()))
+        return sorted(self.limited_by_themselves(topics))
 
-    def limited_by_themselves(self) -> Iterator[bytes]:
-        """Yield the partitions of the topics that say themselves how long they are kept."""
-        for each in self._store.properties.all_described():
-            if each.properties.max_age is not None or each.properties.max_bytes is not None:
-                yield from each.partition_topics()
+    def limited_by_themselves(self, topics: Collection[bytes]) -> list[bytes]:
+        """Return which of these partitions are of topics that say how long they are kept.
 
-    def _own(self) -> Iterator[TopicProperties]:
-        return (each.properties for each in self._store.properties.all_described())
+        A topic costs as much as it has of these at most, not as it may have.
+        """
+        limited = self._limited_topics()
+        if sum(each.properties.partitions for each in limited) <= len(topics):
+            names = (name for each in limited for name in each.partition_topics())
+            return [each for each in names if each in topics]
+        holder = self._store.properties.holder
+        holders = ((each, holder(each)) for each in topics) if limited else ()
+        return [each for each, found in holders if found is not None and _is_limited(found)]
+
+    def _limited_topics(self) -> list[TopicDescription]:
+        """Return the topics that say how long they are kept."""
+        properties = self._store.properties
+        if properties.changes_count != self._looked_at:
+            self._limited = [each for each in properties.all_described() if _is_limited(each)]
+            self._looked_at = properties.changes_count
+        return self._limited
+
+
+def _is_limited(topic: TopicDescription) -> bool:
+    return topic.properties.max_age is not None or topic.properties.max_bytes is not None
 
 
 def _merged(node: Retention, own: TopicProperties) -> Retention:
