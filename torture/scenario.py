@@ -221,7 +221,7 @@ def play(
     if scenario.not_yet:
         raise Unavailable(f"not yet: {scenario.not_yet}")
     for need in scenario.needs:
-        if (reason := _missing(need)) is not None:
+        if (reason := missing(need)) is not None:
             raise Unavailable(f"needs {need}: {reason}")
     wanted = count or scenario.count_of(column)
     with run_folder() as folder:
@@ -232,7 +232,7 @@ def play(
     return run
 
 
-def _missing(need: Need) -> str | None:
+def missing(need: Need) -> str | None:
     """Tell why a need is not met."""
     if need == "original":
         return original.missing()

@@ -27,11 +27,16 @@ STOPPED_S = 2.0
 
 
 class World:
-    """A node, two processes with the mapping, and a producer; `hurt` does something to one."""
+    """A node, two processes with the mapping, and a producer; `hurt` does something to one.
 
-    def __init__(self, folder, seed):
+    With a disk whose power can be cut the node has its folder there.
+    """
+
+    def __init__(self, folder, seed, disk=None, **node_options):
         self.rng = random.Random(seed)
         self.folder = folder
+        self.disk = disk
+        self.node_options = {"count_limit": 2000, **node_options}
         with tcp.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.log = (folder / "mapping.log").open("ab")
@@ -45,7 +50,10 @@ class World:
         self.faults: Counter[str] = Counter()
 
     def start_node(self):
-        return Server(self.folder / "data", port=self.port, count_limit=2000)
+        if self.disk is None:
+            return Server(self.folder / "data", port=self.port, **self.node_options)
+        made = {"boot": self.disk.boot, "log": self.folder / "node.log", "min_free": 0}
+        return Server(self.disk.folder / "data", port=self.port, **made, **self.node_options)
 
     def connect(self):
         return protocol.socket("127.0.0.1", self.port, timeout_s=20)
@@ -91,6 +99,17 @@ class World:
             self.put(500)
             time.sleep(STOPPED_S)
             member.send_signal(signal.SIGCONT)
+
+    def cut_power(self):
+        """Have the node lose what was not synced, and begin in another boot."""
+        assert self.disk is not None
+        self.faults["power"] += 1
+        # Between two system calls: see `torture/faults/power.py`.
+        self.node.freeze()
+        self.disk.cut(has_flushed_log=self.rng.random() < 0.3)
+        self.node.kill()
+        self.disk.restore()
+        self.node = self.start_node()
 
     def wait_until_done(self, timeout_s=60):
         deadline_s = time.monotonic() + timeout_s
