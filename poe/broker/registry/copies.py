@@ -112,8 +112,8 @@ class Copies:
         segment = self._servers.owned[writer][1]
         damage = next((each.damage[0] for each in self._store.topics[topic] if each.damage), "")
         damage = segment.failure or damage
-        last_pointer, timestamp = segment.last_pointer, segment.timestamp
-        return CopyWriter(writer, last_pointer, count, timestamp, segment.count, damage)
+        last_pointer, timestamp, base = segment.last_pointer, segment.timestamp, segment.base
+        return CopyWriter(writer, last_pointer, count, timestamp, segment.count, base, damage)
 
     async def _add(self, topic: bytes, bound: int | None, first_us: int, base: int) -> None:
         segment = self._store.create_segment(topic, first_us, agreed_base=base)

@@ -44,6 +44,9 @@ class CopyWriter:
     segment_count: int
     """Messages in that."""
 
+    base: int
+    """Ordinal of the first of these: there were so many messages before it."""
+
     damage: str
     """What of the copy was found to be damaged; empty: nothing."""
 

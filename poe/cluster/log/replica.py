@@ -403,7 +403,9 @@ class Replica(GenServer):
             place = 0
             if found is not None:
                 place = await self.call(found.ref, FindPlace(), timeout_s=None)
-                is_unknown = (not place and found.count > 0) or place == PLACE_UNKNOWN
+                # What has no place was made by the first entry, unless there was something before.
+                has_begun = found.count > 0 or found.base > 0
+                is_unknown = (not place and has_begun) or place == PLACE_UNKNOWN
                 if found.damage:
                     self._place = 0 if is_unknown else place
                     await self._make_anew(found.damage)

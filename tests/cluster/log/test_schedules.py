@@ -165,6 +165,54 @@ def test_a_segment_that_was_removed_in_part_is_made_anew(nth):
     assert made.next(0) == (1000, b"new")
 
 
+def lose_receipts(node):
+    """Have a node that has died lose the receipts of its copy."""
+    inodes = node.disk.memory.inodes
+    for path in [each for each in inodes if each.endswith("_seq")]:
+        del inodes[path]
+
+
+def trim_to_nothing(nodes, pointer):
+    arguments = {"topic": b"t", "pointer": pointer}
+    assert nodes.asked("a", partial(control, op="trim", arguments=arguments))
+    nodes.pass_time(3.0)
+
+
+def test_a_copy_that_was_trimmed_to_nothing_and_has_lost_its_receipts_is_not_filled_again():
+    nodes = Nodes()
+    trim_to_nothing(nodes, nodes.asked("a", partial(put, b"trimmed")))
+    node = nodes.nodes["c"]
+    node.die(node.disk.kill)
+    lose_receipts(node)
+    nodes.start(node)
+    nodes.pass_time(3.0)
+    nodes.asked("a", partial(put, b"on"))
+    nodes.pass_time(3.0)
+    assert nodes.messages("c") == nodes.messages("a") == [b"on"]
+    assert node.files("t") == nodes.nodes["a"].files("t")
+
+
+@pytest.mark.parametrize("step_count", range(0, 40, 2))
+def test_a_copy_whose_node_dies_while_it_is_fetched_has_nothing_that_was_trimmed(step_count):
+    nodes = Nodes()
+    pointer = nodes.asked("a", partial(put, b"trimmed"))
+    nodes.pass_time(3.0)
+    node = nodes.nodes["c"]
+    node.die(node.disk.kill)
+    lose_receipts(node)
+    trim_to_nothing(nodes, pointer)
+    nodes.asked("a", partial(put, b"on"))
+    nodes.pass_time(3.0)
+    nodes.start(node)
+    for _ in range(step_count):
+        nodes.log.step()
+    node.die(node.disk.kill)
+    nodes.start(node)
+    nodes.pass_time(20.0)
+    assert nodes.messages("c") == nodes.messages("a") == [b"on"]
+    assert node.files("t") == nodes.nodes["a"].files("t")
+
+
 @pytest.mark.parametrize("steps", [10, 16, 20, 25, 40])
 def test_a_copy_that_is_fetched_in_part_is_not_offered_to_others(steps):
     nodes = Nodes(count_limit=2)
