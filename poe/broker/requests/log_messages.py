@@ -78,6 +78,9 @@ class TrimLog:
 class DescribeLogs:
     """Answers a map: how the engine is, and each partition here."""
 
+    has_streams: bool = True
+    """Whether the engine is asked for the stream of each, as long as that takes little time."""
+
 
 @dataclass(frozen=True, slots=True)
 class VerifyLogs:

@@ -10,13 +10,16 @@ from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import NoLogEngine
 
 
-async def cluster_logs(handler: RequestHandler, _arguments: Arguments) -> dict[str, Any]:
+async def cluster_logs(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
     """Tell how the engine of the replicated log is, and each copy on this node.
+
+    With `brief` the engine is not asked for the stream of each.
 
     Raises:
         NoLogEngine: this node has none.
     """
-    told: dict[str, Any] = await _ask(handler, DescribeLogs())
+    has_streams = not arg.flag(arguments, "brief")
+    told: dict[str, Any] = await _ask(handler, DescribeLogs(has_streams))
     return told
 
 

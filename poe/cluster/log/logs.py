@@ -209,8 +209,8 @@ class Logs(GenServer):
                     await self._delete(topic)
                 case TrimLog(topic, pointer):
                     answer = await self._trim(topic, pointer)
-                case DescribeLogs():
-                    answer = await self._describe()
+                case DescribeLogs(has_streams):
+                    answer = await self._describe(has_streams=has_streams)
                 case ForgetLogNode(node):
                     await self._forget(node)
                 case VerifyLogs(topic):
@@ -544,7 +544,7 @@ class Logs(GenServer):
             "behind": dict(state.replicas),
         }
 
-    async def _describe(self) -> dict[str, Any]:
+    async def _describe(self, *, has_streams: bool) -> dict[str, Any]:
         told: dict[bytes, dict[str, Any]] = {}
         until_s = self.monotonic_s() + LOOK_S
         for topic, ref in sorted(self._refs.items()):
@@ -552,7 +552,7 @@ class Logs(GenServer):
                 told[topic] = await self.call(ref, DescribeReplica())
             except ActorDead:
                 continue
-            if self.monotonic_s() < until_s:
+            if has_streams and self.monotonic_s() < until_s:
                 told[topic] |= await self._stream_state(self._streams[topic])
         refused = {topic: str(error) for topic, error in sorted(self._refused.items())}
         engine: dict[str, Any] = {"version": self._connected, "why": self._why}

@@ -5,7 +5,7 @@ All of it is of that one node, whose name is a label. What it counts begins anew
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -13,10 +13,12 @@ from prometheus_client.registry import Collector
 
 from poe.gateway.http.group_fields import name_text
 
-QUEUES_SHOWN_MAX: Final = 100
+SHOWN_MAX: Final = 100
 """The first ones by name; the others are told together."""
 OTHERS: Final = "(others)"
-"""No queue's name: parentheses are escaped in those."""
+"""No name of a queue or a topic: parentheses are escaped in those."""
+
+Family: TypeAlias = GaugeMetricFamily | CounterMetricFamily
 
 _PREFIX: Final = "poe_cluster_"
 _GAUGES: Final = {
@@ -77,7 +79,7 @@ class ClusterMetrics(Collector):
     def __init__(self, told: Mapping[str, Any], queues: Iterable[Mapping[str, Any]]) -> None:
         """Take what the ops `cluster` and `queues` have answered."""
         self._told = told
-        self._queues = sorted(queues, key=lambda row: row["name"])
+        self._queues = list(queues)
         self._node = told["name"]
 
     def collect(self) -> Iterator[Metric]:
@@ -108,9 +110,7 @@ class ClusterMetrics(Collector):
             )
 
     def _by_queue(self, key: str) -> dict[str, int]:
-        shown, others = self._queues[:QUEUES_SHOWN_MAX], self._queues[QUEUES_SHOWN_MAX:]
-        found = {name_text(row["name"]): int(row[key]) for row in shown}
-        return found | ({OTHERS: sum(int(row[key]) for row in others)} if others else {})
+        return by_name({row["name"]: int(row[key]) for row in self._queues})
 
     def _repeats(self) -> dict[str, int]:
         counts = Counter(dict.fromkeys(_CERTAINTIES, 0))
@@ -121,13 +121,28 @@ class ClusterMetrics(Collector):
 
     def _family(
         self,
-        kind: type[GaugeMetricFamily | CounterMetricFamily],
+        kind: type[Family],
         name: str,
         text: str,
         label: str,
         values: Mapping[str, int],
     ) -> Metric:
-        family = kind(_PREFIX + name, text, labels=["node", label] if label else ["node"])
-        for value, number in values.items():
-            family.add_metric([self._node, value] if label else [self._node], number)
-        return family
+        return family_of(kind, _PREFIX + name, text, self._node, label, values)
+
+
+def family_of(  # noqa: PLR0913, PLR0917 - what a family is made of
+    kind: type[Family], name: str, text: str, node: str, label: str, values: Mapping[str, int]
+) -> Metric:
+    """Return a family of a node, with the values of another label, or of none."""
+    family = kind(name, text, labels=["node", label] if label else ["node"])
+    for value, number in values.items():
+        family.add_metric([node, value] if label else [node], number)
+    return family
+
+
+def by_name(values: Mapping[bytes, int]) -> dict[str, int]:
+    """Return values by name, as labels: of the first ones, and of the others together."""
+    rows = sorted(values.items())
+    shown, others = rows[:SHOWN_MAX], rows[SHOWN_MAX:]
+    found = {name_text(name): number for name, number in shown}
+    return found | ({OTHERS: sum(number for _, number in others)} if others else {})

@@ -20,6 +20,7 @@ from starlette.responses import PlainTextResponse, Response
 from poe.errors import PoeError, RequestRefused
 from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.cluster_metrics import ClusterMetrics
+from poe.gateway.http.log_metrics import LogMetrics
 from poe.gateway.http.node_metrics import NodeMetrics, TopicLabels
 from poe.gateway.http.options import GatewayOptions
 from poe.gateway.http.reply import json_reply
@@ -76,7 +77,7 @@ class HealthRoutes:
             registry.register(NodeMetrics(told, self._topic_labels))
         if told is None or told["node"].get("is_in_cluster", True):
             with suppress(PoeError):  # it is in none, does not answer, or does not tell the gateway
-                registry.register(await self._cluster())
+                await self._register_cluster(registry)
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(registry), headers={"content-type": content_type})
 
@@ -88,10 +89,12 @@ class HealthRoutes:
         except PoeError:
             return None
 
-    async def _cluster(self) -> ClusterMetrics:
+    async def _register_cluster(self, registry: CollectorRegistry) -> None:
         async with self._brokers.connection(_NODE_S) as connection:
             told = await connection.control("cluster")
-            return ClusterMetrics(told, await connection.control("queues"))
+            registry.register(ClusterMetrics(told, await connection.control("queues")))
+            logs = await connection.control("cluster_logs", brief=True)
+            registry.register(LogMetrics(told["name"], logs))
 
     async def get_disco(self, request: Request) -> Response:
         """Return the name of this process."""

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from poe.gateway.http.cluster_metrics import OTHERS, QUEUES_SHOWN_MAX, ClusterMetrics
+from poe.gateway.http.cluster_metrics import OTHERS, SHOWN_MAX, ClusterMetrics
 from tests.cluster.linked_nodes import LinkedNode, Links
 from tests.gateway.http.front import Front
 from tests.waiting import wait_until
@@ -47,10 +47,10 @@ def row(name, messages=1):
 
 
 def test_queues_beyond_the_first_ones_are_told_together():
-    rows = [row(b"q%03d" % number, number + 1) for number in range(QUEUES_SHOWN_MAX + 2)]
+    rows = [row(b"q%03d" % number, number + 1) for number in range(SHOWN_MAX + 2)]
     found = samples(ClusterMetrics(TOLD, reversed(rows)).collect())
     queues = [key[1] for key in found if key[0] == "poe_cluster_queue_messages"]
-    assert len(queues) == QUEUES_SHOWN_MAX + 1
+    assert len(queues) == SHOWN_MAX + 1
     assert found["poe_cluster_queue_bytes", "q003"] == 40
     assert found["poe_cluster_queue_messages", OTHERS] == 101 + 102
     assert found["poe_cluster_queue_lacks_copies", OTHERS] == 2

@@ -7,6 +7,7 @@ import pytest
 from tests.cli.processes import poe
 from tests.cluster.log.test_log_faults import make_topic
 from tests.cluster.nodes import PORT, nodes
+from tests.gateway.http.front import Front
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -40,6 +41,11 @@ def test_commands_make_a_topic_tell_of_it_and_compare_its_copies(nats_program, t
         unknown = run(made["a"], "cluster", "verify", "nothing")
         assert unknown.returncode == 1
         assert b"'nothing' is not known" in unknown.stderr
+        with Front(f"poe://{made['a'].host.client_address}:{PORT}") as front:
+            found = front.http.get("/metrics").text
+            assert 'poe_log_copies{node="a",state="following"} 1.0' in found
+            assert 'poe_log_engine_nodes_reached{node="a"} 3.0' in found
+            assert 'poe_log_entries_stored_total{node="a",topic="t"} 1.0' in found
         # Bytes that change in a file of a node that is down are found when it is back.
         made["c"].stop()
         [path] = (tmp_path / "c/topics/t").glob("*_data")

@@ -138,7 +138,7 @@ def test_rules_load_and_all_queries_find_what_a_gateway_tells(prometheus, front,
             time.sleep(0.4)  # so that there is a rate
     prometheus.wait("poe:topic_messages_in:rate1m{topic='orders'} > 0")
     rules = prometheus.evaluated_rules()
-    assert len(rules) == 8
+    assert len(rules) == 10
     assert {rule["health"] for rule in rules} == {"ok"}
     assert "firing" not in {rule.get("state") for rule in rules}
     for expression in [*expressions(), *(rule["query"] for rule in rules)]:
