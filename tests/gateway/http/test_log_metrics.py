@@ -1,7 +1,10 @@
 """What the metrics of a gateway tell of replicated topics; of real ones: test_log_command.py."""
 
+import re
+
 from poe.gateway.http.cluster_metrics import OTHERS, SHOWN_MAX
 from poe.gateway.http.log_metrics import LogMetrics
+from tests.python_process import ROOT
 
 ENGINE = {"version": "2.10", "leader": "n", "nodes": {"n": True, "m": False}, "bytes": 7}
 
@@ -46,3 +49,9 @@ def test_partitions_beyond_the_first_ones_are_told_together():
     assert found["poe_log_entries_stored_total", "t003"] == 6
     assert found["poe_log_puts_waiting", OTHERS] == SHOWN_MAX + SHOWN_MAX + 1
     assert len(found) == 5 + 5 + 2 * (SHOWN_MAX + 1)
+
+
+def test_every_metric_that_rules_ask_for_is_told():
+    asked = set(re.findall(r"poe_log_\w+", (ROOT / "deploy/prometheus/rules.yml").read_text()))
+    assert asked
+    assert asked <= {key[0] for key in told()}
