@@ -40,7 +40,10 @@ from poe.errors import (
     CorruptRecord,
     NoDescriptors,
     PoeError,
+    ProducerFenced,
+    RepeatedPut,
     ReservedTopic,
+    SequenceGap,
     UnknownQueue,
     UnknownTopic,
 )
@@ -133,38 +136,45 @@ class RequestHandler:
             PropertyMismatch: it would be a partition that its topic has not got; likewise.
             NotAuthorized: it would have to be made; likewise.
             TopicUnavailable: the topic had no writer for 5 s; nothing is stored.
-            ActorDead: the appendix server ended before it answered; it may be stored.
+            ActorDead: the appendix server ended before it answered; it may be stored. So too where
+                it had an id, and another try was refused by somebody who did not know.
             CallTimeout: the disk has not taken it in time; it may be stored.
             ClusterError: it is a queue, see `put_onto_queue`, which knows no ids of puts.
         """
         if begun is None and self._is_refused(topic):
             raise ReservedTopic(topic)
         call = begun
+        unknown: ActorDead | None = None
         route = self.routes.get(topic) if begun is None else None
         if begun is None and route is None and self.routes.queue(topic) is not None:
             return (await self.put_onto_queue(topic, messages)).pointer
 
         async def ask() -> Any:  # noqa: ANN401 - the pointer
-            nonlocal call, route
+            nonlocal call, route, unknown
             made, call = call, None
             if made is None:
                 known, route = route, None
-                try:
-                    writer = (
-                        await self._make_writer(topic, messages, put_id)
-                        if known is None
-                        else known.writer
-                    )
-                except ActorDead as error:
-                    if may_repeat(error, is_put=False):
-                        return MOVED
-                    raise
+                writer = None if known is None else known.writer
+                writer = writer or await self._make_writer(topic, messages, put_id)
+                if writer is MOVED:
+                    return MOVED
                 made = self.actor.call(writer, Put(messages, put_id), timeout_s=None)
-            return await self.deadline.wait(made)
+            try:
+                return await self.deadline.wait(made)
+            except ActorDead as error:
+                if not may_repeat(error, is_put=True):
+                    unknown = error
+                raise
 
         # With an id it may be made again, though it may be stored.
         is_put = put_id is None
-        pointer: int = await until_answered(self.actor, self.routes, topic, ask, is_put=is_put)
+        try:
+            pointer: int = await until_answered(self.actor, self.routes, topic, ask, is_put=is_put)
+        except PoeError as error:
+            has_looked = isinstance(error, RepeatedPut | SequenceGap | ProducerFenced)
+            if unknown is None or unknown is error or has_looked:
+                raise
+            raise unknown from error
         return pointer
 
     async def put_onto_queue(
@@ -196,13 +206,20 @@ class RequestHandler:
         return stored
 
     async def _make_writer(self, topic: bytes, messages: Messages, put_id: PutKey | None) -> Any:  # noqa: ANN401
-        """Return the writer of a topic, which is made if it is new and who asks may do so."""
+        """Return the writer of a topic, which is made if it is new and who asks may do so.
+
+        `MOVED` is returned where the registry has ended, and nothing came of it.
+        """
         create = Need.of_topic("create", topic)
         wanted = EnsureWriter(topic, messages, put_id, may_create=self.permissions.may(create))
         try:
             return await self.ask_registry(wanted)
         except UnknownTopic as error:
             raise create.refusal from error
+        except ActorDead as error:
+            if may_repeat(error, is_put=False):
+                return MOVED
+            raise
 
     def _is_refused(self, topic: bytes) -> bool:
         """Return whether who asks may not put onto a topic."""

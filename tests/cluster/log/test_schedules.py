@@ -9,7 +9,8 @@ import pytest
 
 from poe.broker import control
 from poe.cluster.log.peer_frames import DescribeCopy, decode_description, encode_question
-from poe.errors import PutUnconfirmed, RemoteProtocolError, StorageError
+from poe.errors import ActorDead, PutUnconfirmed, RemoteProtocolError, StorageError
+from poe.protocol import PutId
 from poe.storage import SegmentOptions, Store
 from torture.layers.simulated_disk import SimulatedDisk
 from torture.simulated_log_nodes import LogCluster, read_all
@@ -90,6 +91,22 @@ def test_a_put_that_another_node_had_to_send_back_is_not_stored_again_later():
     assert isinstance(answers[0], PutUnconfirmed)
     for name in "abc":
         assert nodes.messages(name) == [b"0", b"x"]
+
+
+def test_a_put_with_an_id_whose_replica_is_killed_is_not_refused_by_another_try():
+    nodes = Nodes()
+    put_id = PutId(b"p" * 16, 0, 0)
+    answers = nodes.ask("a", lambda handler: handler.put(b"t", [b"x"], None, put_id))
+    nodes.steps_until(lambda: nodes.stream.last_place == 1)
+    [replica] = nodes.nodes["a"].replicas()
+    nodes.nodes["a"].kill_actor(replica)  # and until there is another one puts are refused
+    nodes.pass_time(5.0)
+    assert isinstance(answers[0], ActorDead)
+    assert nodes.messages("b") == [b"x"]
+    assert isinstance(
+        nodes.asked("a", lambda handler: handler.put(b"t", [b"x"], None, put_id)), int
+    )
+    assert nodes.messages("b") == [b"x"]
 
 
 def cut_power(nodes, name, seed):
