@@ -40,6 +40,9 @@ Told = Callable[[Any], None]
 class LogNode(SimulatedNode):
     """A node of a cluster that agrees on topics."""
 
+    auto_create = False
+    """Whether a put may make a topic of this node's own, from its next start on."""
+
     def __init__(
         self, name: str, log: SimulatedLog, ack: Ack, count_limit: int, random: Random
     ) -> None:
@@ -52,7 +55,7 @@ class LogNode(SimulatedNode):
 
     def start(self) -> None:
         """Start the tree on what the disk has."""
-        self._options = RegistryOptions(auto_create=False)
+        self._options = RegistryOptions(auto_create=self.auto_create)
         self.is_running = True
         super().start()
 

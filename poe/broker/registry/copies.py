@@ -48,12 +48,13 @@ class Copies:
     def check_may_be_own(self, topic: bytes) -> None:
         """Refuse to have a put make a topic that may be replicated.
 
-        A node that was away, or begins with nothing, has yet to hear which topics are.
+        A node that was away, or begins with nothing, has yet to hear which topics are. What it has
+        heard of it may not have been able to note.
 
         Raises:
             NoQuorum: it has not heard it; nothing is made.
         """
-        if not self._routes.is_catalog_known:
+        if not self._routes.is_catalog_known or topic in self._routes.unnoted:
             what = f"whether topic {topic_text(topic)} is replicated"
             raise NoQuorum(what)
 

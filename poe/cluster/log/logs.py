@@ -67,6 +67,7 @@ from poe.errors import (
     NoQuorum,
     PoeError,
     RemoteProtocolError,
+    StorageError,
     TooFewNodes,
     TopicExists,
     UnknownNode,
@@ -139,7 +140,8 @@ class Logs(GenServer):
     """Knows all replicated topics; registered as `LOGS`.
 
     Always: each partition of a topic that the catalog has, and that could be installed here, has a
-    replica, or one that is about to be started.
+    replica, or one that is about to be started; what the disk did not let be installed is about to
+    be tried again.
     """
 
     async def init(self, parts: LogParts) -> None:
@@ -167,6 +169,7 @@ class Logs(GenServer):
         self._probed = 0
         """Revision of what this node has written to the catalog of its own."""
         parts.routes.replicas = {}
+        parts.routes.unnoted.clear()
         parts.routes.is_catalog_known = False
         self._engine.open(self._hear)
 
@@ -244,11 +247,21 @@ class Logs(GenServer):
                     await self._remove(record)
                 else:
                     await self._install(known)
-            case RestartDue(bytes(topic)):
-                if self._delays.is_valid(message) and topic not in self._refs:
-                    await self._start(topic)
+            case RestartDue(child):
+                if self._delays.is_valid(message):
+                    await self._try_again(child)
             case _:
                 super().handle_info(message)
+
+    async def _try_again(self, child: object) -> None:
+        """Start the replica of a partition, or install the topic that has a key in the catalog."""
+        if isinstance(child, bytes):
+            if child not in self._refs:
+                await self._start(child)
+        elif isinstance(child, str):
+            known = self._records.get(child)
+            if known is not None and not known.is_deleted:
+                await self._install(known)
 
     def _take_question(self, asked: PeerAsked) -> None:
         """Answer another node, or have a replica do so; in any thread.
@@ -436,10 +449,15 @@ class Logs(GenServer):
         try:
             await self.call(REGISTRY, InstallTopic(record.description), timeout_s=None)
         except PoeError as error:
+            if str(error) != str(self._refused.get(topic)):
+                logger.error("topic %s has no copy here: %s", topic_text(topic), error)
             self._refused[topic] = error
-            logger.error("topic %s has no copy here: %s", topic_text(topic), error)
+            if isinstance(error, StorageError | ActorDead):  # which passes
+                self._parts.routes.unnoted |= record.streams().keys()
+                self._delays.begin(record.key, self._parts.restarts)
             return
         self._refused.pop(topic, None)
+        self._parts.routes.unnoted -= record.streams().keys()
         for part, stream in record.streams().items():
             self._streams[part] = stream
             if part not in self._refs:
@@ -455,6 +473,7 @@ class Logs(GenServer):
     async def _remove(self, record: LogRecord) -> None:
         topic = record.description.name
         self._refused.pop(topic, None)
+        self._parts.routes.unnoted -= record.streams().keys()
         for part in record.streams():
             self._streams.pop(part, None)
             ref = self._refs.pop(part, None)

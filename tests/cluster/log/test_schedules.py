@@ -9,7 +9,7 @@ import pytest
 
 from poe.broker import control
 from poe.cluster.log.peer_frames import DescribeCopy, decode_description, encode_question
-from poe.errors import ActorDead, PutUnconfirmed, RemoteProtocolError, StorageError
+from poe.errors import ActorDead, NoQuorum, PutUnconfirmed, RemoteProtocolError, StorageError
 from poe.protocol import PutId
 from poe.storage import SegmentOptions, Store
 from torture.layers.simulated_disk import SimulatedDisk
@@ -254,6 +254,52 @@ def test_a_copy_that_is_fetched_in_part_is_not_offered_to_others(steps):
     with contextlib.suppress(RemoteProtocolError):
         copy = decode_description(answers[0])
         assert copy.place == sum(each.messages for each in copy.segments)
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENOSPC, errno.EIO])
+def test_a_topic_that_is_made_while_a_disk_fails_is_there_when_it_is_well_again(error):
+    nodes = Nodes()
+    nodes.nodes["c"].disk.failing.fail(0, error, is_for_ever=True)
+    arguments = {"topic": b"u", "properties": {"replicas": 3}}
+    nodes.asked("a", partial(control, op="topic_create", arguments=arguments))
+    nodes.asked("a", lambda handler: handler.put(b"u", [b"x"]))
+    nodes.pass_time(5.0)
+    nodes.nodes["c"].disk.failing.heal()
+    nodes.pass_time(10.0)
+    assert isinstance(nodes.asked("c", lambda handler: handler.put(b"u", [b"y"])), int)
+    assert nodes.nodes["c"].files("u") == nodes.nodes["a"].files("u") != {}
+
+
+def test_a_put_makes_no_topic_of_its_own_where_a_replicated_one_is_not_noted_yet():
+    nodes = Nodes()
+    node = nodes.nodes["c"]
+    node.leave()
+    node.auto_create = True
+    nodes.start(node)
+    nodes.pass_time(3.0)
+    node.disk.failing.fail(0, errno.EMFILE, is_for_ever=True)
+    arguments = {"topic": b"u", "properties": {"replicas": 3}}
+    nodes.asked("a", partial(control, op="topic_create", arguments=arguments))
+    nodes.pass_time(5.0)
+    node.disk.failing.heal()
+    assert isinstance(nodes.asked("c", lambda handler: handler.put(b"u", [b"x"])), NoQuorum)
+    nodes.pass_time(10.0)
+    assert isinstance(nodes.asked("c", lambda handler: handler.put(b"u", [b"y"])), int)
+    assert node.files("u") == nodes.nodes["a"].files("u") != {}
+
+
+def test_a_topic_that_is_altered_while_a_disk_fails_goes_on_when_it_is_well_again():
+    nodes = Nodes()
+    nodes.asked("a", partial(put, b"x"))
+    nodes.nodes["c"].disk.failing.fail(0, errno.EMFILE, is_for_ever=True)
+    arguments = {"topic": b"t", "properties": {"max_age": 10**6}}
+    nodes.asked("a", partial(control, op="topic_alter", arguments=arguments))
+    nodes.nodes["c"].kill_actor("replica_sup")
+    nodes.pass_time(5.0)
+    nodes.nodes["c"].disk.failing.heal()
+    nodes.pass_time(10.0)
+    assert isinstance(nodes.asked("c", partial(put, b"y")), int)
+    assert nodes.messages("c") == [b"x", b"y"]
 
 
 @pytest.mark.parametrize("nth", [0, 1, 2, 5])
