@@ -220,7 +220,7 @@ def _puts_are_seen(node, page):
 
 
 def test_a_tab_that_stays_open_takes_no_more_memory(view):
-    seconds = float(os.environ.get("POE_HEAP_S", "10"))
+    seconds = float(os.environ.get("HEAP_S", "10"))
     page = view.show("tree", "scrubber")
     page.evaluate("history.pushState(null, '', '/console/overview')")
     page.evaluate("dispatchEvent(new Event('poe-place'))")

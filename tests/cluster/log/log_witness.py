@@ -17,13 +17,13 @@ _PAUSE_S = 0.01
 
 
 class LogWitness:
-    """Producers of one topic, and what they were told."""
+    """Producers of one topic, and what they were told; `first` numbers the first of them."""
 
-    def __init__(self, nodes, topic=b"t", count=3, batch=5):
+    def __init__(self, nodes, topic=b"t", count=3, batch=5, first=0):
         self.nodes = nodes
         self.topic = topic
         self.batch = batch
-        self.acked: dict[int, list[int]] = {number: [] for number in range(count)}
+        self.acked: dict[int, list[int]] = {number: [] for number in range(first, first + count)}
         """Of each producer, the pointer of each put that was acknowledged."""
         self.gaps: list[float] = []
         """How long each put took, in seconds."""
