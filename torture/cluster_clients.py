@@ -153,6 +153,7 @@ class Member:
             if is_heard:
                 self._waiting = None
             if answer is None:
+                self._cluster.add("untold", node, client=name, **self._fields)
                 return
             if isinstance(answer, PoeError):
                 if is_heard:

@@ -26,6 +26,7 @@ Kind = Literal[
     "down",  # `node` has been told that the life `made` of the node in `peers` is over
     "group",  # `client` makes `group` at `node`; `state`: its delivery
     "handed",  # `node` hands `messages` to `client`; `state` "lost": the answer is never heard
+    "untold",  # `node` ends, or its queue, while `client` waits for messages that it may have got
     "undelivered",  # `node` learns that `messages`, which it has handed out, came to nobody
     "ack",  # `client` says at `node` that `messages` are done
     "acked",  # ... and was answered that they are
@@ -179,6 +180,14 @@ class History:
         for event in self.of("stored"):
             for message in event.messages:
                 found[message].append(event)
+        return found
+
+    @cached_property
+    def servers(self) -> dict[GroupName, set[tuple[str, int]]]:
+        """The lives of nodes that have handed out messages of each group, or were about to."""
+        found: dict[GroupName, set[tuple[str, int]]] = defaultdict(set)
+        for event in [*self.of("handed"), *self.of("untold")]:
+            found[event.queue, event.group].add((event.node, event.life))
         return found
 
     @cached_property

@@ -246,6 +246,7 @@ def disordered(history: History) -> Iterator[str]:
 
     But for what it has dropped, or had no room for, and has got from another one. It drops what all
     groups are done with that it knows, and another one may be made then at a node which has not.
+    What another node was handing out when it ended, with nobody told, is handed out later, too.
     """
     dropped = {message for event in history.of("dropped") for message in event.messages}
     order = {
@@ -258,7 +259,7 @@ def disordered(history: History) -> Iterator[str]:
     for event in history.of("handed"):
         handed[event.queue, event.group].append(event)
     for group, events in handed.items():
-        servers = {(each.node, each.life) for each in events}
+        servers = history.servers[group]
         if len(servers) > 1:
             continue
         firsts: dict[str, list[str]] = defaultdict(list)

@@ -205,6 +205,12 @@ RESTORED_S = RESTORED_US // SECOND
 AGREED_S = AGREED_US // SECOND
 
 ALLOWED = {
+    "later first, for another node was handing the other one out when it ended": [
+        *without("handed"),
+        event(20.5, "untold", B),
+        event(21, "handed", A, (M2,)),
+        event(21.1, "handed", A, (M1,)),
+    ],
     "all holders were lost at once": [*without("ack", "acked"), *KILLS],
     "a node was lost that is not known to hold it": [
         each for each in [*SOUND, *KILLS] if each.kind not in {"ack", "acked", "stored"}
