@@ -396,10 +396,30 @@ class Store:
 
         Raises:
             StorageFull, WriteFailed: it cannot be noted.
+            ReadFailed, NoDescriptors: it cannot be seen whether anything is left.
         """
         # The next one of that name gets another id, even should the clock step back.
-        self._floors.lift(topic, self.properties.of(topic).created_us)
+        known = self.properties.of(topic)
+        self._floors.lift(topic, known.created_us)
+        if known.properties.is_replicated:
+            for each in known.partition_topics():
+                self._remove_all_rest(each)
         self.reserve.use(partial(self.properties.delete, topic))
+
+    def _remove_all_rest(self, topic: bytes) -> None:
+        """Remove files of segments that a topic without any has: the next start would find one."""
+        folder = self._folders.path_of(topic)
+        if topic in self.topics or topic in self.failed:
+            return
+        names: list[str] = []
+        with reading(folder), contextlib.suppress(FileNotFoundError):
+            names = [each.name for each in self._files.list_folder(folder)]
+        found = {file[0] for name in names if (file := segment_file(name))}
+        for timestamp in found:
+            SegmentFiles(self._files, f"{folder}/{timestamp}", self._meta).remove()
+        if found:
+            self.sync_removed(topic)
+            remove_folder(self._files, folder)
 
     def segment_options(self, topic: bytes) -> SegmentOptions:
         """Return how the segments of a topic store messages."""

@@ -256,6 +256,25 @@ def test_a_copy_that_is_fetched_in_part_is_not_offered_to_others(steps):
         assert copy.place == sum(each.messages for each in copy.segments)
 
 
+@pytest.mark.parametrize("nth", range(8))
+def test_nothing_is_left_of_a_deleted_topic_whose_segment_the_disk_let_be_made_in_part(nth):
+    nodes = Nodes()
+    node = nodes.nodes["c"]
+    node.disk.failing.fail(nth, errno.ENOSPC, is_for_ever=True)
+    nodes.asked("a", partial(put, b"x"))
+    nodes.asked("a", partial(control, op="delete", arguments={"topic": b"t"}))
+    node.disk.failing.heal()
+    nodes.pass_time(10.0)
+    assert node.files("t") == {}
+    node.die(partial(node.disk.cut_power, Random(nth)))
+    nodes.start(node)
+    nodes.pass_time(3.0)
+    arguments = {"topic": b"t", "properties": {"replicas": 3}}
+    nodes.asked("c", partial(control, op="topic_create", arguments=arguments))
+    assert isinstance(nodes.asked("c", partial(put, b"y")), int)
+    assert nodes.messages("c") == [b"y"]
+
+
 @pytest.mark.parametrize("error", [errno.EMFILE, errno.ENOSPC, errno.EIO])
 def test_a_topic_that_is_made_while_a_disk_fails_is_there_when_it_is_well_again(error):
     nodes = Nodes()
