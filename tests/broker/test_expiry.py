@@ -10,7 +10,7 @@ from poe.broker.appendix.server import AppendixOptions
 from poe.broker.registry.expiry import Expiring, ExpiringSegment, Expiry, tick_s
 from poe.broker.registry.topic_settings import Retention, TopicSettings
 from poe.errors import UnknownTopic
-from poe.storage import Store
+from poe.storage import POINTER_MAX, Store
 from poe.topic_properties import TopicDescription, TopicProperties
 from tests.broker.nodes import open_files, read_by_frames, read_by_next
 from tests.storage.segments import create, files_at
@@ -359,6 +359,18 @@ def test_what_a_group_has_not_read_stays_as_long_as_it_has_room(readers, floors,
     expiry.begin(NOW_US, 0.0)
     kept = Retention(1, 1, ("a", "b"), cap)
     assert expiry.choose(TOPIC, kept, readers, 0) == gone
+
+
+@pytest.mark.parametrize("floors", [{}, {"a": POINTER_MAX}, {"b": POINTER_MAX}])
+def test_a_group_that_may_be_of_another_node_has_read_nothing(readers, floors):
+    expiry = Expiry(
+        JumpWatch(0, NOW_US), lambda topic: False, lambda group, topic: floors.get(group)
+    )
+    expiry.begin(NOW_US, 0.0)
+    kept = Retention(1, 1, ("a", "b"))
+    assert expiry.choose(TOPIC, kept, readers, 0, are_groups_elsewhere=True) == []
+    unnamed = Retention(1, 1)
+    assert expiry.choose(TOPIC, unnamed, readers, 0, are_groups_elsewhere=True)
 
 
 def test_looks_come_as_often_as_the_shortest_age_needs():

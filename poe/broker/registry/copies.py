@@ -164,9 +164,15 @@ class Copies:
             return
         newest = self._servers.owned[route.writer][1]
         sealed = self._servers.up_to(route, POINTER_MAX)
-        chosen = expiry.choose(topic, retention, sealed, newest.size_bytes)
+        # A group is one of a single node: the others do not know how far it is.
+        chosen = expiry.choose(
+            topic, retention, sealed, newest.size_bytes, are_groups_elsewhere=True
+        )
+        floor = expiry.unread_floor(topic, retention, are_groups_elsewhere=True)
+        is_read = floor is None or newest.last_pointer <= floor
         going = [self._servers.owned[ref][1].last_pointer for ref in chosen]
-        if len(chosen) == len(sealed) and newest.count and retention.max_age_s is not None:
+        is_next = len(chosen) == len(sealed) and newest.count and is_read
+        if is_next and retention.max_age_s is not None:
             is_old = newest.last_pointer < expiry.oldest_us(retention.max_age_s)
             going += [newest.last_pointer] if is_old else []
         if going:

@@ -108,7 +108,13 @@ class Expiry:
         return self._now_us - int(min(max_age_s * 1_000_000, self._now_us))
 
     def choose(
-        self, topic: bytes, retention: Retention, sealed: Sequence[Sealed], writer_bytes: int
+        self,
+        topic: bytes,
+        retention: Retention,
+        sealed: Sequence[Sealed],
+        writer_bytes: int,
+        *,
+        are_groups_elsewhere: bool = False,
     ) -> list[ActorRef]:
         """Tell which segments of a topic go now.
 
@@ -117,9 +123,13 @@ class Expiry:
             retention: how long they are kept.
             sealed: all but the writer, oldest first.
             writer_bytes: what that holds.
+            are_groups_elsewhere: whether groups of it may be those of other nodes.
         """
         due = _due(retention, self._oldest_us(retention), sealed, writer_bytes)
-        due = self._less_unread(topic, retention, due, sealed, writer_bytes)
+        if due and retention.keep_unread:
+            floor = self.unread_floor(topic, retention, are_groups_elsewhere=are_groups_elsewhere)
+            if floor is not None:
+                due = _read(due, floor, retention.keep_unread_bytes, sealed, writer_bytes)
         chosen = []
         has_archive = self._has_archive(topic)
         for ref, segment in due:
@@ -144,28 +154,34 @@ class Expiry:
             self._jumps.trust()
         return Expiring(tuple(self._waiting)) if self._waiting else None
 
+    def unread_floor(
+        self, topic: bytes, retention: Retention, *, are_groups_elsewhere: bool
+    ) -> int | None:
+        """Return up to where the groups have read for which messages are kept; None: all may go.
+
+        Groups that may be `elsewhere`, at a node which alone knows how far they are, have read
+        nothing as far as this one can tell.
+        """
+        floors = [self._unread_floor(group, topic) for group in retention.keep_unread]
+        if are_groups_elsewhere:
+            floors = [each or 0 for each in floors]
+        return min((each for each in floors if each is not None), default=None)
+
     def _oldest_us(self, retention: Retention) -> int:
         return 0 if retention.max_age_s is None else self.oldest_us(retention.max_age_s)
 
-    def _less_unread(
-        self,
-        topic: bytes,
-        retention: Retention,
-        due: Sequence[Sealed],
-        sealed: Sequence[Sealed],
-        writer_bytes: int,
-    ) -> Sequence[Sealed]:
-        """Leave out what a group has not read yet, as long as that has room."""
-        if not due or not retention.keep_unread:
-            return due
-        floors = (self._unread_floor(group, topic) for group in retention.keep_unread)
-        floor = min((each for each in floors if each is not None), default=None)
-        if floor is None:
-            return due
-        cap = retention.keep_unread_bytes
-        read_count = sum(segment.last_pointer <= floor for _, segment in due)
-        over_count = 0 if cap is None else _count_over(cap, sealed, writer_bytes)
-        return due[: max(read_count, over_count)]
+
+def _read(
+    due: Sequence[Sealed],
+    floor: int,
+    cap: int | None,
+    sealed: Sequence[Sealed],
+    writer_bytes: int,
+) -> Sequence[Sealed]:
+    """Leave out what a group has not read yet, as long as that has room."""
+    read_count = sum(segment.last_pointer <= floor for _, segment in due)
+    over_count = 0 if cap is None else _count_over(cap, sealed, writer_bytes)
+    return due[: max(read_count, over_count)]
 
 
 def tick_s(retentions: Iterable[Retention]) -> float | None:

@@ -284,3 +284,21 @@ def test_entries_that_nobody_understands_are_left_out_by_all(three, caplog):
     three.wait_same()
     assert three.values("c") == [b"1", b"2"]
     assert "topic t" in caplog.text
+
+
+def test_what_a_group_of_one_node_has_not_read_is_proposed_to_go_by_no_node(three):
+    group = {"mode": "ordered", "topics": ["t"], "group": "billing"}
+    three["a"].create_topic("t", replicas=3, count_limit=10, max_age=0.1, keep_unread=["billing"])
+    three["a"].control("group_create", **group)
+    three["a"].create_topic("u", replicas=3, count_limit=10, max_age=0.1)
+    values = [b"%d" % number for number in range(25)]
+    for topic in "tu":
+        for value in values:
+            three["a"].put(topic, value)
+    # Topics are looked at one after the other: twice, so that a look at t lies in between.
+    three.wait_all(lambda name: three.values(name, "u") == [])
+    three["a"].put("u", b"again")
+    three.wait_all(lambda name: three.values(name, "u") == [])
+    three.wait_all(lambda name: three.values(name) == values)
+    three["a"].control("group_reset", group="billing", to="newest")
+    three.wait_all(lambda name: three.values(name) == [])
