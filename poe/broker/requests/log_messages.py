@@ -5,10 +5,12 @@ A node without an engine for it has none of them: `RoutingTable.replicas` is Non
 To the registry of replicated topics, by its name `LOGS`:
 
     CreateLog, AlterLog, DeleteLog      answer as the topic registry does, once a majority agrees
-    TrimLog, DescribeLogs, VerifyLogs, ForgetLogNode
+    DescribeLogs, ForgetLogNode
 
-The replica of a partition, whose address is in `RoutingTable.replicas`, takes a `Put` as an
-appendix server does.
+To the replica of a partition, whose address is in `RoutingTable.replicas`:
+
+    Put                                 as to an appendix server
+    TrimLog, VerifyLog                  which may take their time, and so are nothing for `LOGS`
 
 Errors are `PoeError`s.
 """
@@ -67,10 +69,9 @@ class TrimLog:
     """Delete at all nodes segments with nothing behind a pointer; answers how many went here.
 
     Raises:
-        UnknownTopic, NoQuorum: as `AlterLog`.
+        NoQuorum, PutUnconfirmed: as of a put.
     """
 
-    topic: bytes
     pointer: int
 
 
@@ -83,15 +84,8 @@ class DescribeLogs:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyLogs:
-    """Compare copies with those of other nodes; answers, by partition, a row for each node.
-
-    Raises:
-        UnknownTopic: there is none of that name.
-    """
-
-    topic: bytes | None = None
-    """None: all."""
+class VerifyLog:
+    """Compare the copy with those of other nodes; answers a row for each node."""
 
 
 @dataclass(frozen=True, slots=True)

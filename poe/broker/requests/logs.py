@@ -1,13 +1,14 @@
 """The control operations on replicated topics: how they are, and whether copies agree."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from poe.actors import ActorRef
 from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
-from poe.broker.requests.log_messages import LOGS, DescribeLogs, VerifyLogs
+from poe.broker.requests.log_messages import LOGS, DescribeLogs, TrimLog, VerifyLog
 from poe.broker.requests.request_handler import RequestHandler
-from poe.errors import NoLogEngine
+from poe.errors import NoLogEngine, UnknownTopic
 
 
 async def cluster_logs(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
@@ -19,7 +20,8 @@ async def cluster_logs(handler: RequestHandler, arguments: Arguments) -> dict[st
         NoLogEngine: this node has none.
     """
     has_streams = not arg.flag(arguments, "brief")
-    told: dict[str, Any] = await _ask(handler, DescribeLogs(has_streams))
+    _replicas(handler)
+    told: dict[str, Any] = await handler.actor.call(LOGS, DescribeLogs(has_streams), timeout_s=None)
     return told
 
 
@@ -32,15 +34,43 @@ async def cluster_verify(
         NoLogEngine: this node has no engine for them.
         UnknownTopic: there is no replicated topic of that name.
     """
-    topic = arg.topic(arguments) if "topic" in arguments else None
-    told: dict[bytes, list[dict[str, Any]]] = await _ask(handler, VerifyLogs(topic))
-    return told
+    replicas = _replicas(handler)
+    parts = sorted(replicas)
+    if "topic" in arguments:
+        topic = arg.topic(arguments)
+        properties = handler.routes.properties
+        holder = None if properties is None else properties.find(topic)
+        if holder is None or not holder.properties.is_replicated:
+            raise UnknownTopic(topic)
+        parts = [each for each in holder.partition_topics() if each in replicas]
+    call = handler.actor.call
+    return {each: await call(replicas[each], VerifyLog(), timeout_s=None) for each in parts}
 
 
-async def _ask(handler: RequestHandler, request: DescribeLogs | VerifyLogs) -> Any:  # noqa: ANN401
+async def trim_log(handler: RequestHandler, topic: bytes, pointer: int) -> int:
+    """Trim all partitions of a replicated topic, or one of them; return how many segments went.
+
+    Raises:
+        NoLogEngine: this node has none.
+        UnknownTopic: there is no such topic.
+        NoQuorum, PutUnconfirmed: as of a put.
+    """
+    replicas, properties = _replicas(handler), handler.routes.properties
+    holder = None if properties is None else properties.holder(topic) or properties.find(topic)
+    if holder is None:
+        raise UnknownTopic(topic)
+    parts = holder.partition_topics() if topic == holder.name else (topic,)
+    gone = 0
+    for part in parts:
+        if part in replicas:
+            gone += await handler.actor.call(replicas[part], TrimLog(pointer), timeout_s=None)
+    return gone
+
+
+def _replicas(handler: RequestHandler) -> Mapping[bytes, ActorRef]:
     if handler.routes.replicas is None:
         raise NoLogEngine
-    return await handler.actor.call(LOGS, request, timeout_s=None)
+    return handler.routes.replicas
 
 
 LOG_OPERATIONS: Final[dict[str, Callable[[RequestHandler, Arguments], Awaitable[Any]]]] = {

@@ -17,7 +17,8 @@ from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.groups import GROUPS, ForgetUnits
 from poe.broker.requests.listing import Page, SegmentRows, describe, may_tell, page_of, pages
-from poe.broker.requests.log_messages import LOGS, AlterLog, CreateLog, DeleteLog, TrimLog
+from poe.broker.requests.log_messages import LOGS, AlterLog, CreateLog, DeleteLog
+from poe.broker.requests.logs import trim_log
 from poe.broker.requests.queues import describe_queue
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import (
@@ -126,7 +127,7 @@ async def trim(handler: RequestHandler, arguments: Arguments) -> Any:  # noqa: A
     topic = _own_topic(handler, arguments)
     pointer = arg.whole(arguments, "pointer", POINTER_MAX)
     if _is_replicated(handler, topic):
-        return await _ask_logs(handler, TrimLog(topic, pointer))
+        return await trim_log(handler, topic, pointer)
     await handler.recover(topic)
     return await handler.ask_registry(Trim(topic, pointer))
 
@@ -173,9 +174,7 @@ def _is_replicated(handler: RequestHandler, topic: bytes) -> bool:
     return holder is not None and holder.properties.is_replicated
 
 
-async def _ask_logs(
-    handler: RequestHandler, request: CreateLog | AlterLog | DeleteLog | TrimLog
-) -> Any:  # noqa: ANN401 - as it answers
+async def _ask_logs(handler: RequestHandler, request: CreateLog | AlterLog | DeleteLog) -> Any:  # noqa: ANN401 - as it answers
     """Ask the registry of replicated topics.
 
     Raises:

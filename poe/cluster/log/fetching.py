@@ -75,8 +75,6 @@ class Fetching:
     def __init__(self, actor: GenServer, parts: FetchParts) -> None:
         self._actor = actor
         self._parts = parts
-        self.fetched_count = 0
-        """Messages that have come."""
 
     async def fetch(self, least_place: int) -> int:
         """Have the copy be as another one that goes at least up to a place; return its place.
@@ -188,7 +186,6 @@ class Fetching:
             pointer = await call(here.ref, AppendRecords(*records), timeout_s=None)
             got_count = len(records.entries) // ENTRY_BYTES
             count += got_count
-            self.fetched_count += got_count
         if count != segment.messages:
             msg = f"node {source.node} has sent {count} messages of {segment.messages}"
             raise RemoteProtocolError(msg)

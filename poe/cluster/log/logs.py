@@ -8,7 +8,7 @@ anew.
 import contextlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,8 +26,6 @@ from poe.broker.requests.log_messages import (
     DeleteLog,
     DescribeLogs,
     ForgetLogNode,
-    TrimLog,
-    VerifyLogs,
 )
 from poe.cluster.log.engine import (
     CatalogChanged,
@@ -58,12 +56,14 @@ from poe.cluster.log.replica import (
     DescribeReplica,
     PeerQuestion,
     ReplicaParts,
+    State,
     StreamSlots,
-    TrimNow,
-    VerifyCopy,
+    busy_row,
 )
 from poe.errors import (
     ActorDead,
+    CallTimeout,
+    CatalogChangedMeanwhile,
     NoQuorum,
     PoeError,
     RemoteProtocolError,
@@ -93,6 +93,7 @@ _PROBE_PREFIX: Final = "node-"
 _SEEN: Final = b"seen"
 _KNOWN_PAUSE_S: Final = 0.02
 _STREAM_LOOK_S: Final = 1.0
+_REPLICA_LOOK_S: Final = 1.0
 _REMOVE_AGAIN_S: Final = 1.0
 RESTARTS: Final = Backoff(first_s=0.05, max_s=5.0, reset_after_s=60.0)
 """How long a replica that has ended waits to be started anew."""
@@ -134,6 +135,19 @@ class _Probed(NamedTuple):
 
 def _post_probe(slot: Mailslot, outcome: int | PoeError) -> None:
     slot.post(_Probed(outcome))
+
+
+class _StreamDue(NamedTuple):
+    """A stream is to be deleted, which the engine did not do the last time."""
+
+    stream: str
+    error: PoeError | None = None
+    """Why not; None where that was some time ago."""
+
+
+def _post_undeleted(slot: Mailslot, stream: str, error: PoeError | None) -> None:
+    if error is not None:
+        slot.post(_StreamDue(stream, error))
 
 
 class Logs(GenServer):
@@ -210,14 +224,10 @@ class Logs(GenServer):
                     answer = await self._alter(topic, changes)
                 case DeleteLog(topic):
                     await self._delete(topic)
-                case TrimLog(topic, pointer):
-                    answer = await self._trim(topic, pointer)
                 case DescribeLogs(has_streams):
                     answer = await self._describe(has_streams=has_streams)
                 case ForgetLogNode(node):
                     await self._forget(node)
-                case VerifyLogs(topic):
-                    answer = await self._verify(topic)
                 case _:
                     answer = super().handle_call(request, caller)
         except PoeError as error:
@@ -242,16 +252,22 @@ class Logs(GenServer):
             case ActorDown():
                 self._ended(message.ref, message.reason)
             case _RemoveDue(record):
-                known = self._records.get(record.key)
-                if known is None or known.is_deleted:
-                    await self._remove(record)
-                else:
-                    await self._install(known)
+                await self._remove_again(record)
+            case _StreamDue():
+                self._delete_again(message)
             case RestartDue(child):
                 if self._delays.is_valid(message):
                     await self._try_again(child)
             case _:
                 super().handle_info(message)
+
+    async def _remove_again(self, record: LogRecord) -> None:
+        """Remove a topic that was deleted, unless there is one of its name by now."""
+        known = self._records.get(record.key)
+        if known is None or known.is_deleted:
+            await self._remove(record)
+        else:
+            await self._install(known)
 
     async def _try_again(self, child: object) -> None:
         """Start the replica of a partition, or install the topic that has a key in the catalog."""
@@ -310,10 +326,14 @@ class Logs(GenServer):
         if known is not None:
             created_us = max(created_us, known.description.created_us + 1)
         record = LogRecord.new(topic, created_us, agreed)
-        for stream in record.streams().values():
-            replicas, bytes_max = agreed.replicas, self._parts.bytes_max
-            await self._ask(partial(self._engine.make_stream, stream, replicas, bytes_max))
-        await self._agree(record)
+        try:
+            for stream in record.streams().values():
+                replicas, bytes_max = agreed.replicas, self._parts.bytes_max
+                await self._ask(partial(self._engine.make_stream, stream, replicas, bytes_max))
+            await self._agree(record)
+        except (CatalogChangedMeanwhile, TooFewNodes):  # nobody will ever know of its streams
+            self._delete_streams(record.streams().values())
+            raise
         return self._found(topic)
 
     async def _alter(self, topic: bytes, changes: Any) -> TopicDescription:  # noqa: ANN401
@@ -333,20 +353,6 @@ class Logs(GenServer):
     async def _delete(self, topic: bytes) -> None:
         known = self._known(topic)
         await self._agree(LogRecord(known.description, is_deleted=True))
-        for stream in known.streams().values():
-            await self._ask(partial(self._engine.delete_stream, stream))
-
-    async def _trim(self, topic: bytes, pointer: int) -> int:
-        found = self._parts.routes.properties
-        holder = None if found is None else found.holder(topic) or found.find(topic)
-        if holder is None:
-            raise UnknownTopic(topic)
-        parts = holder.partition_topics() if topic == holder.name else (topic,)
-        gone = 0
-        for part in parts:
-            if part in self._refs:
-                gone += await self.call(self._refs[part], TrimNow(pointer), timeout_s=None)
-        return gone
 
     async def _agree(self, record: LogRecord) -> None:
         """Have the nodes agree on a record, and do here what it says."""
@@ -474,6 +480,7 @@ class Logs(GenServer):
         topic = record.description.name
         self._refused.pop(topic, None)
         self._parts.routes.unnoted -= record.streams().keys()
+        self._delete_streams(record.streams().values())
         for part in record.streams():
             self._streams.pop(part, None)
             ref = self._refs.pop(part, None)
@@ -492,6 +499,18 @@ class Logs(GenServer):
         except PoeError as error:
             logger.error("topic %s, which was deleted, is still here: %s", topic_text(topic), error)
             self.send_after(_REMOVE_AGAIN_S, _RemoveDue(record))
+
+    def _delete_streams(self, streams: Iterable[str]) -> None:
+        """Have streams of the engine deleted, however often that takes; each node does so."""
+        for stream in streams:
+            told = partial(_post_undeleted, self._slot, stream)
+            self._engine.delete_stream(stream, told)
+
+    def _delete_again(self, due: _StreamDue) -> None:
+        if due.error is None:
+            self._delete_streams([due.stream])
+        else:
+            self.send_after(_REMOVE_AGAIN_S, _StreamDue(due.stream))
 
     # ---- replicas -------------------------------------------------------------------------------
 
@@ -537,16 +556,6 @@ class Logs(GenServer):
         with contextlib.suppress(UnknownNode):  # it never had an engine, or was forgotten before
             await self._ask(partial(self._engine.forget_node, node))
 
-    async def _verify(self, topic: bytes | None) -> dict[bytes, list[dict[str, Any]]]:
-        """Compare the copies of all partitions, or of those of one topic."""
-        parts = sorted(self._refs)
-        if topic is not None:
-            wanted = self._known(topic).description.partition_topics()
-            parts = [each for each in wanted if each in self._refs]
-        return {
-            each: await self.call(self._refs[each], VerifyCopy(), timeout_s=None) for each in parts
-        }
-
     async def _stream_state(self, stream: str) -> dict[str, Any]:
         """Return what the engine tells of a stream, or why it tells nothing."""
         try:
@@ -563,12 +572,23 @@ class Logs(GenServer):
             "behind": dict(state.replicas),
         }
 
+    async def _describe_replica(self, topic: bytes, ref: ActorRef) -> dict[str, Any]:
+        """Return how a replica is; one that is at something that takes long is not waited for."""
+        stream = self._streams[topic]
+        if stream in self._slots.fetching:
+            return busy_row(State.FETCHING.value, stream, "another node gives what is missing")
+        try:
+            row: dict[str, Any] = await self.call(ref, DescribeReplica(), timeout_s=_REPLICA_LOOK_S)
+        except CallTimeout:
+            return busy_row("busy", stream, f"it has not answered for {_REPLICA_LOOK_S} s")
+        return row
+
     async def _describe(self, *, has_streams: bool) -> dict[str, Any]:
         told: dict[bytes, dict[str, Any]] = {}
         until_s = self.monotonic_s() + LOOK_S
         for topic, ref in sorted(self._refs.items()):
             try:
-                told[topic] = await self.call(ref, DescribeReplica())
+                told[topic] = await self._describe_replica(topic, ref)
             except ActorDead:
                 continue
             if has_streams and self.monotonic_s() < until_s:

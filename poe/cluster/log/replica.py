@@ -22,7 +22,7 @@ from weakref import proxy
 
 from xxhash import xxh3_128
 
-from poe.actors import NO_REPLY, ActorRef, Call, Error, Exit, GenServer, Mailslot, Stop, Timer
+from poe.actors import NO_REPLY, ActorRef, Call, Error, Exit, GenServer, Mailslot, Stop
 from poe.broker.appendix.message import (
     AgreedBatch,
     Applied,
@@ -45,6 +45,8 @@ from poe.broker.registry.copy_messages import (
 )
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.requests.listing import describe_route
+from poe.broker.requests.log_messages import TrimLog, VerifyLog
+from poe.cluster.alarm_clock import AlarmClock
 from poe.cluster.log.engine import (
     ENTRY_MAX_BYTES,
     Entries,
@@ -156,12 +158,6 @@ class ReplicaParts:
     """That of the node."""
 
 
-class TrimNow(NamedTuple):
-    """Asked of a replica: trim at all nodes; answers how many segments went here."""
-
-    pointer: int
-
-
 class DescribeReplica(NamedTuple):
     """Asked of a replica: answers a map of how it is."""
 
@@ -171,10 +167,6 @@ class PeerQuestion(NamedTuple):
 
     question: Question
     answer: Callable[[bytes], None]
-
-
-class VerifyCopy(NamedTuple):
-    """Asked of a replica: compare its copy with those of the others; answers rows by node."""
 
 
 class _Looked(NamedTuple):
@@ -210,7 +202,9 @@ class Replica(GenServer):
         self._state = State.STALLED
         self._why = ""
         self._follow_id = 0
-        self._tick: Timer | None = None
+        actor = cast("GenServer", proxy(self))
+        self._publishing = AlarmClock(actor, Alarm.PUBLISH)
+        self._retrying = AlarmClock(actor, Alarm.RETRY)
         self._applied_count = 0
         self._is_whole = False
         """Whether the copy goes exactly up to its place; not while it is fetched in part."""
@@ -220,7 +214,7 @@ class Replica(GenServer):
         fetch = FetchParts(
             parts.topic, parts.stream, parts.me, parts.engine, parts.door, parts.routes
         )
-        self._fetching = Fetching(cast("GenServer", proxy(self)), fetch)
+        self._fetching = Fetching(actor, fetch)
         parts.slots[parts.stream] = self._slot
         await self._begin()
 
@@ -246,14 +240,14 @@ class Replica(GenServer):
         match request:
             case Put(messages, put_id):
                 return self._put(messages, put_id, caller)
-            case TrimNow(pointer):
+            case TrimLog(pointer):
                 number = self._puts.next_number()
                 payload = encode_trim(self._parts.origin, number, pointer)
                 self._carry_out([self._puts.add(number, payload, caller, self.monotonic_s())])
                 return NO_REPLY
             case DescribeReplica():
                 return self._describe()
-            case VerifyCopy():
+            case VerifyLog():
                 return self._verify()
         return super().handle_call(request, caller)
 
@@ -304,11 +298,12 @@ class Replica(GenServer):
     async def _ring(self, alarm: Alarm) -> None:
         match alarm:
             case Alarm.PUBLISH:
-                self._tick = None
+                self._publishing.rang()
                 self._carry_out(self._puts.due(self.monotonic_s()))
                 self._publish_gathered()
                 self._tick_later()
             case Alarm.RETRY:
+                self._retrying.rang()
                 if self._state is State.STALLED:
                     await self._begin()
             case Alarm.LOOK:
@@ -385,13 +380,12 @@ class Replica(GenServer):
 
     def _tick_later(self) -> None:
         """Look in a moment at what has to be published again, or has waited for long enough."""
-        if self._tick is None:
-            wait_s = WAIT_MAX_S if self._gathering else None
-            retry_s = self._puts.wait_s(self.monotonic_s())
-            if retry_s is not None:
-                wait_s = retry_s if wait_s is None else min(wait_s, retry_s)
-            if wait_s is not None:
-                self._tick = self.send_after(max(wait_s, _TICK_S), Alarm.PUBLISH)
+        waits_s = [WAIT_MAX_S] if self._gathering else []
+        retry_s = self._puts.wait_s(self.monotonic_s())
+        if retry_s is not None:
+            waits_s.append(retry_s)
+        if waits_s:
+            self._publishing.ring_after(max(min(waits_s), _TICK_S))
 
     # ---- the copy -------------------------------------------------------------------------------
 
@@ -467,7 +461,7 @@ class Replica(GenServer):
             logger.error("topic %s stands still: %s", topic_text(self._parts.topic), error)
         self._stop_following()
         self._be(State.STALLED, str(error))
-        self.send_after(RETRY_S, Alarm.RETRY)
+        self._retrying.ring_after(RETRY_S)
 
     def _stop_following(self) -> None:
         self._follow_id += 1
@@ -505,8 +499,7 @@ class Replica(GenServer):
         events.add(
             "copy_fetched", child=topic, ref=str(self.ref), away_s=self.monotonic_s() - began_s
         )
-        found = await self._ensure(None)
-        self._writer = None if found is None else found.ref
+        await self._ensure(None)
         self._follow()
 
     async def _can_begin_anew(self) -> bool:
@@ -667,6 +660,13 @@ class Replica(GenServer):
             "applied": self._applied_count,
             "stream": self._parts.stream,
         }
+
+
+def busy_row(state: str, stream: str, why: str) -> dict[str, Any]:
+    """Return what `DescribeReplica` would answer of one that does not answer now."""
+    return {
+        "state": state, "why": why, "place": 0, "waiting": 0, "applied": 0, "stream": stream
+    }  # fmt: skip
 
 
 def entry_name(origin: bytes, stream: str, number: int) -> str:

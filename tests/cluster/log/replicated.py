@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from poe import Node
-from poe.broker.requests.log_messages import LOGS, DescribeLogs, VerifyLogs
+from poe.broker.requests.log_messages import LOGS, DescribeLogs
 from poe.testing import wait_until
 from poe.testing.simulated_log import SimulatedLog
 
@@ -84,7 +84,8 @@ class Replicated:
         return "none" if told is None else told["state"]
 
     def verify(self, name: str, topic: bytes | None = b"t"):
-        return self.nodes[name].system.call(LOGS, VerifyLogs(topic))
+        arguments = {} if topic is None else {"topic": topic}
+        return self.nodes[name].control("cluster_verify", **arguments)
 
     def values(self, name: str, topic: str = "t") -> list[bytes]:
         """All messages of a topic at a node."""

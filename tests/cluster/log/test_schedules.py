@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from poe.broker import control
+from poe.broker.requests.log_messages import LOGS, DescribeLogs
 from poe.cluster.log.peer_frames import DescribeCopy, decode_description, encode_question
 from poe.errors import ActorDead, NoQuorum, PutUnconfirmed, RemoteProtocolError, StorageError
 from poe.protocol import PutId
@@ -333,3 +334,61 @@ def test_a_deleted_topic_goes_when_the_disk_is_well_again(nth):
     nodes.pass_time(3.0)
     assert nodes.nodes["c"].files("t") == {}
     assert not nodes.nodes["c"].knows("t")
+
+
+def test_a_put_that_was_refused_is_published_again_soon_whatever_else_is_waited_for():
+    """What was acknowledged once had all look again no sooner than it is given up."""
+    nodes = Nodes()
+    acknowledged = nodes.put("a", b"1")
+    nodes.pass_time(0.3)
+    assert acknowledged
+    nodes.log.begin_election()
+    refused = nodes.put("a", b"2")
+    nodes.pass_time(0.001)
+    nodes.log.end_election()
+    nodes.pass_time(1.0)
+    assert refused
+    assert isinstance(refused[0], int)
+
+
+def describe(handler):
+    return handler.actor.call(LOGS, DescribeLogs(has_streams=False), timeout_s=None)
+
+
+@pytest.mark.parametrize("steps", range(8, 32, 4))
+def test_a_copy_that_is_fetched_is_told_as_that_and_keeps_nobody_waiting(steps):
+    nodes = Nodes()
+    nodes.asked("a", partial(put, b"x"))
+    node = nodes.nodes["c"]
+    node.die(node.disk.kill)
+    node.wipe()
+    nodes.asked("a", partial(put, b"y"))
+    nodes.pass_time(3.0)
+    stream = nodes.stream
+    stream.forget_to(stream.last_place)
+    nodes.start(node)
+    for _ in range(steps):
+        nodes.log.step()
+    for name in "ab":  # whatever they were asked is not answered for long
+        nodes.log.pause(name)
+    told = nodes.asked("c", describe, within_s=8.0)
+    assert {each["state"] for each in told["topics"].values()} <= {"fetching", "stalled"}
+    for name in "ab":
+        nodes.log.resume(name)
+    nodes.pass_time(15.0)
+    assert nodes.asked("c", describe)["topics"][b"t"]["state"] == "following"
+    assert nodes.messages("c") == [b"x", b"y"]
+
+
+def test_the_stream_of_a_deleted_topic_goes_though_the_engine_could_not_do_it_at_once():
+    nodes = Nodes()
+    revision = nodes.log.revision
+    answers = nodes.ask("a", partial(control, op="delete", arguments={"topic": b"t"}))
+    nodes.steps_until(lambda: nodes.log.revision > revision)
+    nodes.log.begin_election()
+    nodes.pass_time(8.0)
+    assert nodes.log.streams
+    nodes.log.end_election()
+    nodes.pass_time(8.0)
+    assert answers
+    assert not nodes.log.streams

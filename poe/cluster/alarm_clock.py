@@ -1,0 +1,32 @@
+"""An alarm of an actor that is moved forward, and never back, until it has rung."""
+
+import math
+
+from poe.actors import GenServer, Timer
+
+
+class AlarmClock:
+    """Sends its actor one message at the earliest time that it was set to."""
+
+    __slots__ = ("_actor", "_due_s", "_message", "_timer")
+
+    def __init__(self, actor: GenServer, message: object) -> None:
+        """Belong to an actor, by a weak reference, since it is a part of it."""
+        self._actor = actor
+        self._message = message
+        self._timer: Timer | None = None
+        self._due_s = math.inf
+
+    def ring_after(self, wait_s: float) -> None:
+        """Ring after so long, unless it does so before."""
+        due_s = self._actor.monotonic_s() + wait_s
+        if due_s >= self._due_s:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due_s = due_s
+        self._timer = self._actor.send_after(wait_s, self._message)
+
+    def rang(self) -> None:
+        """Note that the message has come: the next time is another alarm."""
+        self._timer, self._due_s = None, math.inf
