@@ -213,8 +213,7 @@ def test_a_node_that_was_away_while_a_topic_was_deleted_twice_has_none(three):
     three["a"].create_topic("t", replicas=3)
     three["a"].control("delete", topic=b"t")
     three.start("c")
-    wait_until(lambda: b"t" not in three["c"].topics(), 10)
-    assert three.files("c") == {}
+    wait_until(lambda: b"t" not in three["c"].topics() and three.files("c") == {}, 10)
 
 
 def test_a_node_that_has_not_heard_which_topics_there_are_makes_none_by_a_put(three):
