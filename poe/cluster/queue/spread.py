@@ -164,6 +164,8 @@ class Spread:
         """Since when each has said nothing, that was asked."""
         self.refused: dict[NodeRef, Outcome | None] = {}
         """What each said that does not hold them; None: it is gone, or slow."""
+        self._again: set[NodeRef] = set()
+        """Nodes that were asked more than once: one answer of theirs says nothing of the other."""
         self._passed: NodeRef | None = None
         """The node that has said nothing for so long that one more was asked."""
         self._look_us = deadline_us
@@ -201,7 +203,9 @@ class Spread:
             return []
         met = self.made | self.asked.keys() | self.refused.keys()
         chosen = [each for each in candidates.draw(now_us) if each not in met][:missing]
-        chosen += late[: missing - len(chosen)]
+        again = late[: missing - len(chosen)]
+        self._again.update(again)
+        chosen += again
         for node in chosen:
             self.asked[node] = now_us
             self._look_at(now_us + self._wait_us(node, candidates))
@@ -243,8 +247,8 @@ class Spread:
             return "ok"
         if self.made:
             return "under"
-        # Who said nothing may hold them all the same.
-        is_sure = not self.asked and set(self.refused.values()) <= {"full"}
+        # Who said nothing may hold them all the same, and who has said something once of two times.
+        is_sure = not (self.asked or self._again) and set(self.refused.values()) <= {"full"}
         return "busy" if is_sure else "none"
 
     def next_deadline_us(self) -> int:

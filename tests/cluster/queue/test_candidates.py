@@ -3,7 +3,9 @@
 import random
 from itertools import pairwise
 
+from poe.cluster.batch import Batch
 from poe.cluster.frames import Store, decode
+from poe.cluster.identity import StreamId
 from poe.cluster.queue.spread import (
     DRAW_US,
     HEDGE_BYTES_MAX,
@@ -13,6 +15,7 @@ from poe.cluster.queue.spread import (
     SLOWER_MAX_US,
     SLOWER_US,
     Candidates,
+    Spread,
 )
 from tests.cluster.queue.wired import Wired, node_ref
 
@@ -213,3 +216,18 @@ def test_who_answers_late_has_a_copy_more_and_it_does_not_count():
     assert nodes.work(0) == [b"x"]
     nodes.wait(1)
     assert [queue.copies.messages_count for queue in nodes.queues.values()] == [0, 0, 0]
+
+
+def test_one_that_was_asked_twice_and_is_full_once_may_hold_them_all_the_same():
+    """Its first answer came late, and by the second time it had room."""
+    batch = Batch.encode([b"x"], 0, 1)
+    spread = Spread("put", StreamId(A.id, 1), batch, 1, 10 * PATIENCE_US)
+    assert spread.next_nodes(candidates(B), 0) == [B]
+    spread.heard(B, "full")
+    assert spread.state() == "busy"
+    again = Spread("put", StreamId(A.id, 1), batch, 1, 10 * PATIENCE_US)
+    for now_us in (0, PATIENCE_US):
+        assert again.next_nodes(candidates(B), now_us) == [B]
+    again.heard(B, "full")
+    assert again.is_over(PATIENCE_US)
+    assert again.state() == "none"
