@@ -423,6 +423,10 @@ class GroupShare:
         """Take note that news of this node are written, or failed; return what of them to tell."""
         return self._ledger.knowledge.written(news, is_failed=is_failed)
 
+    def is_burying(self, stream: StreamId) -> bool:
+        """Return whether something of a stream is about to become dead letters."""
+        return any(self._ledger.stream(each.unit) == stream for each in self._shared.dying())
+
     def forget(self, stream: StreamId) -> None:
         """Drop all that is known of a stream, which is over and done everywhere."""
         self._is_due_known = False

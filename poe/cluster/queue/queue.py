@@ -384,7 +384,10 @@ class BestEffortQueue:
             return False
         self._check_group(wins)
         if wins.deleted_us:
-            self._shares.pop(record.name, None)
+            share = self._shares.pop(record.name, None)
+            if share is not None:  # nobody waits for what there is no more
+                share.release_waiting()
+                self._take_from(share, now_us)
             self.copies.agree(wins, self.me)
         else:
             share = self._shares.get(record.name)
@@ -432,8 +435,20 @@ class BestEffortQueue:
         define(record)
         if record.queue != self.record.name:
             raise GroupMismatch(record.name, "topics", [record.queue], [self.record.name])
-        if record.name not in self._groups and len(self._groups) >= GROUPS_MAX:
+        if record.name not in self._groups and not self._has_room():
             raise GroupFull(record.name, "groups of a queue", GROUPS_MAX)
+
+    def _has_room(self) -> bool:
+        """Return whether one more group may be known; the oldest that was deleted goes for it."""
+        if len(self._groups) < GROUPS_MAX:
+            return True
+        deleted = [each for each in self._groups.values() if each.deleted_us]
+        if not deleted:
+            return False
+        oldest = min(deleted, key=lambda each: (each.deleted_us, each.name))
+        del self._groups[oldest.name]
+        self.copies.groups.pop(oldest.name, None)
+        return True
 
     def _learn(self, known: Known, now_us: int) -> None:
         share = self._shares.get(known.group)
@@ -602,7 +617,7 @@ class BestEffortQueue:
             self._over.hear(node.id, frame, mine)
         if now_us < self._is_new_until_us:
             return
-        for stream in self._over.settle(self._is_held_by_nobody):
+        for stream in self._over.settle(self._is_done_with):
             self.copies.forget(stream)
             self._collected.pop(stream, None)
             self._holders.forget_stream(stream)
@@ -889,8 +904,10 @@ class BestEffortQueue:
         is_done = bool(done) and all(ranges.holds(after, last) for ranges in done)
         return is_done or self._over.is_forgotten(stream)
 
-    def _is_held_by_nobody(self, stream: StreamId) -> bool:
-        return not self.copies.held(stream) and not self._holders.all_of(stream)
+    def _is_done_with(self, stream: StreamId) -> bool:
+        """Return whether nobody holds anything of a stream, and nothing of it is being buried."""
+        is_held = bool(self.copies.held(stream)) or bool(self._holders.all_of(stream))
+        return not is_held and not any(each.is_burying(stream) for each in self._shares.values())
 
     def _finished(self, stream: StreamId, now_us: int) -> None:
         """Take note that something of a stream may be done in all groups."""

@@ -170,3 +170,12 @@ def test_many_small_messages_that_fit_no_envelope_are_refused():
     nodes = Wired(2)
     with pytest.raises(PutTooLarge):
         nodes.put(0, [b"x", b"yy"] * 500_000)
+
+
+def test_a_stream_of_which_something_is_buried_is_not_forgotten_meanwhile():
+    node = dying()
+    [bury] = buried(node)
+    assert node.share.is_burying(MINE)
+    assert not node.share.is_burying(ITS)
+    node.share.buried(bury.number, node.now_us)
+    assert not node.share.is_burying(MINE)

@@ -2,12 +2,15 @@
 
 import random
 
+import pytest
+
 from poe.broker.groups.membership import MemberInfo
 from poe.broker.requests.groups import GroupRequest
 from poe.cluster.identity import StreamId
 from poe.cluster.queue.group_share import LeasedCopies
-from poe.cluster.queue.queue import BestEffortQueue
+from poe.cluster.queue.queue import GROUPS_MAX, BestEffortQueue
 from poe.cluster.queue_record import GroupRecord
+from poe.errors import GroupFull
 from poe.protocol.leases import Done, LeaseRequest
 from poe.storage.formats.record import decode_records
 from tests.cluster.queue.wired import Wired
@@ -215,3 +218,32 @@ def test_who_waits_is_answered_at_once_when_the_node_is_about_to_stop():
     answer = nodes.answers["waits"]
     assert isinstance(answer, LeasedCopies)
     assert answer.found is None
+
+
+def deleted(name, at_us):
+    return GroupRecord(b"jobs", name, {}, 1, b"a" * 8, deleted_us=at_us)
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["here", "elsewhere"])
+def test_who_waits_at_a_group_that_is_deleted_waits_no_more(number):
+    nodes = Grouped(2)
+    token = nodes.lease(number, wait_s=60.0)
+    assert token not in nodes.answers
+    nodes[0].make_group(deleted("workers", nodes.now_us), nodes.now_us)
+    nodes.settle()
+    nodes.wait(3)
+    _, messages = nodes.got(token)
+    assert messages == []
+
+
+def test_groups_that_are_deleted_leave_room_for_others():
+    nodes = Wired(1)
+    for number in range(GROUPS_MAX + 3):
+        nodes.make_group(0, f"g{number}")
+        nodes[0].make_group(deleted(f"g{number}", nodes.now_us + number), nodes.now_us)
+    assert len(nodes[0].copies.groups) == GROUPS_MAX
+    for number in range(GROUPS_MAX):
+        nodes.make_group(0, f"living{number}")
+    with pytest.raises(GroupFull):
+        nodes.make_group(0, "more")
+    assert len(nodes[0].group_names()) == GROUPS_MAX
