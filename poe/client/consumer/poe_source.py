@@ -56,7 +56,8 @@ class PoeSource:
         self._turns: Turns[PartitionReader] = Turns()
         self._start: Start = "oldest"
         self._is_told = False
-        self._has_envelope = False
+        self._has_envelope: bool | None = False
+        """Whether messages are in envelopes; None: there is no such topic yet."""
         self._growing: asyncio.Task[None] | None = None
         self._socket = AsyncRetryingSocket(
             servers,
@@ -132,17 +133,18 @@ class PoeSource:
             PoeError: it cannot be asked.
         """
         options = self._options
+        unknown = options.envelope
         try:
             found = await self._socket.call(lambda socket: socket.find_topic(self._topic))
         except OriginalServer:
-            found = None
+            found, unknown = None, bool(options.envelope)
         finally:
             await self._socket.close()  # each partition has a connection of its own
         if found is not None:
             found.check({"partitions": options.partitions, "envelope": options.envelope})
         self._is_told = found is not None and found.is_told
         if found is None or not found.is_told:
-            self._has_envelope = bool(options.envelope)
+            self._has_envelope = unknown if found is None else bool(options.envelope)
             return partition_topics(self._topic, options.partitions or 1)
         self._has_envelope = found.properties.envelope
         return tuple(each.topic for each in found.partitions)

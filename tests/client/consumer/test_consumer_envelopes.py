@@ -17,6 +17,17 @@ def test_envelopes_come_with_their_key_and_headers(node, consumer):
     ]
 
 
+@pytest.mark.parametrize("follow", [False, True])
+def test_of_a_topic_that_is_made_later_it_is_found_out_whether_it_has_envelopes(
+    node, consumer, follow
+):
+    with consumer(start="newest", follow=follow) as reader:
+        node.create_topic("t", envelope=True)
+        node.put("t", encode(b"k", b"v"))
+        [received] = reader.receive()
+    assert (received.key, received.value) == (b"k", b"v")
+
+
 def test_what_is_no_envelope_is_an_error_that_comes_in_its_turn(node, consumer):
     last = node.put_many("t", [encode(None, b"a"), b"plain", encode(None, b"b")])
     reader = consumer(envelope=True)
