@@ -382,6 +382,8 @@ class BestEffortQueue:
         wins = record if known is None else winner(known, record)
         if wins == known:
             return False
+        if known is None and wins.deleted_us and not self._has_room(wins):
+            return False  # it would be forgotten at once
         self._check_group(wins)
         if wins.deleted_us:
             share = self._shares.pop(record.name, None)
@@ -435,17 +437,20 @@ class BestEffortQueue:
         define(record)
         if record.queue != self.record.name:
             raise GroupMismatch(record.name, "topics", [record.queue], [self.record.name])
-        if record.name not in self._groups and not self._has_room():
+        if record.name not in self._groups and not self._has_room(record):
             raise GroupFull(record.name, "groups of a queue", GROUPS_MAX)
 
-    def _has_room(self) -> bool:
-        """Return whether one more group may be known; the oldest that was deleted goes for it."""
+    def _has_room(self, record: GroupRecord) -> bool:
+        """Return whether one more group may be known; the oldest that was deleted goes for it.
+
+        That may be the one itself: nodes that know of different ones come to the same.
+        """
         if len(self._groups) < GROUPS_MAX:
             return True
-        deleted = [each for each in self._groups.values() if each.deleted_us]
-        if not deleted:
+        deleted = [each for each in (record, *self._groups.values()) if each.deleted_us]
+        oldest = min(deleted, key=lambda each: (each.deleted_us, each.name), default=record)
+        if oldest is record:
             return False
-        oldest = min(deleted, key=lambda each: (each.deleted_us, each.name))
         del self._groups[oldest.name]
         self.copies.groups.pop(oldest.name, None)
         return True

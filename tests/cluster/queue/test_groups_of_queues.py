@@ -242,6 +242,9 @@ def test_groups_that_are_deleted_leave_room_for_others():
         nodes.make_group(0, f"g{number}")
         nodes[0].make_group(deleted(f"g{number}", nodes.now_us + number), nodes.now_us)
     assert len(nodes[0].copies.groups) == GROUPS_MAX
+    # Or nodes that know of others would tell each other for ever.
+    nodes[0].make_group(deleted("older", nodes.now_us - 1), nodes.now_us)
+    assert "older" not in nodes[0].copies.groups
     for number in range(GROUPS_MAX):
         nodes.make_group(0, f"living{number}")
     with pytest.raises(GroupFull):
