@@ -1,6 +1,8 @@
 """An alarm of an actor that is moved forward, and never back, until it has rung."""
 
 import math
+from typing import cast
+from weakref import proxy
 
 from poe.actors import GenServer, Timer
 
@@ -11,8 +13,8 @@ class AlarmClock:
     __slots__ = ("_actor", "_due_s", "_message", "_timer")
 
     def __init__(self, actor: GenServer, message: object) -> None:
-        """Belong to an actor, by a weak reference, since it is a part of it."""
-        self._actor = actor
+        """Belong to an actor, which it sends `message`; whoever takes that calls `rang`."""
+        self._actor = cast("GenServer", proxy(actor))  # it is a part of the actor
         self._message = message
         self._timer: Timer | None = None
         self._due_s = math.inf

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from poe.actors import Call, Error, GenServer, Timer
+from poe.actors import Call, Error, GenServer
 from poe.broker.requests.queue_messages import QUEUES
 from poe.cluster.actor_messages import (
     FABRIC,
@@ -26,6 +26,7 @@ from poe.cluster.actor_messages import (
     SeekNodes,
     TellNodes,
 )
+from poe.cluster.alarm_clock import AlarmClock
 from poe.cluster.fabric.interface import PeerDown, PeerUp
 from poe.cluster.fabric.interface import Refused as FabricRefused
 from poe.cluster.identity import NodeRef, Peer
@@ -112,8 +113,7 @@ class MembersActor(GenServer):
         self._parts = parts
         self._dice = random.Random(parts.me.incarnation)  # noqa: S311 - whom to tell next
         self._members = Membership(parts.me, read_members(parts.files, parts.cluster))
-        self._timer: Timer | None = None
-        self._timer_us = 0
+        self._alarm = AlarmClock(self, _TICK)
         self._is_alone = False
         self._members.join()
         self._settle()
@@ -180,7 +180,7 @@ class MembersActor(GenServer):
                 sought = self._dice.sample(down, min(len(down), _SOUGHT_MAX))
                 self.cast(FABRIC, SeekNodes(tuple(sought)))
         elif message is _TICK:
-            self._timer = None
+            self._alarm.rang()
             self._members.tick(self._now_us())
             self._settle()
         else:
@@ -204,12 +204,8 @@ class MembersActor(GenServer):
         for effect in self._members.take_effects():
             self._carry_out(effect)
         due_us = self._members.next_deadline_us(self._now_us())
-        if due_us is None or (self._timer is not None and self._timer_us <= due_us):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_us = due_us
-        self._timer = self.send_after(max(due_us - self._now_us(), 0) / _US, _TICK)
+        if due_us is not None:
+            self._alarm.ring_after(max(due_us - self._now_us(), 0) / _US)
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from poe.actors import NO_REPLY, ActorRef, Call, Error, GenServer, Timer
+from poe.actors import NO_REPLY, ActorRef, Call, Error, GenServer
 from poe.broker.appendix.message import ReleaseWaiting
 from poe.broker.log_limit import ONCE_A_MINUTE
 from poe.broker.registry.routing_table import RoutingTable
@@ -37,6 +37,7 @@ from poe.cluster.actor_messages import (
     ReportOfQueue,
     TellNodes,
 )
+from poe.cluster.alarm_clock import AlarmClock
 from poe.cluster.browse import browse
 from poe.cluster.frames import QueueFrame, encode
 from poe.cluster.identity import NodeRef, Peer
@@ -112,8 +113,7 @@ class QueueActor(GenServer):
     async def init(self, parts: QueueParts) -> None:
         """Begin with what is held already, and with what was written down of it."""
         self._parts = parts
-        self._timer: Timer | None = None
-        self._timer_us = 0
+        self._alarm = AlarmClock(self, _TICK)
         self._writes = Append([], [])
         self._is_writing = False
         self._log: ActorRef | None = None
@@ -224,7 +224,7 @@ class QueueActor(GenServer):
         if message is not _TICK:
             super().handle_info(message)
             return
-        self._timer = None
+        self._alarm.rang()
         # Most often what it was armed for has happened since.
         now_us, due_us = self._now_us(), self._queue.next_deadline_us()
         if due_us is not None and due_us <= now_us:
@@ -372,13 +372,8 @@ class QueueActor(GenServer):
     def _arm(self) -> None:
         """Have the queue be ticked when it wants to be."""
         due_us = self._queue.next_deadline_us()
-        if due_us is None or (self._timer is not None and self._timer_us <= due_us):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_us = due_us
-        wait_us = max(due_us - self._now_us(), _TICK_MIN_US)
-        self._timer = self.send_after(wait_us / _US, _TICK)
+        if due_us is not None:
+            self._alarm.ring_after(max(due_us - self._now_us(), _TICK_MIN_US) / _US)
 
     def _now_us(self) -> int:
         return self._parts.clock_offset_us + int(self.monotonic_s() * _US)

@@ -202,9 +202,8 @@ class Replica(GenServer):
         self._state = State.STALLED
         self._why = ""
         self._follow_id = 0
-        actor = cast("GenServer", proxy(self))
-        self._publishing = AlarmClock(actor, Alarm.PUBLISH)
-        self._retrying = AlarmClock(actor, Alarm.RETRY)
+        self._publishing = AlarmClock(self, Alarm.PUBLISH)
+        self._retrying = AlarmClock(self, Alarm.RETRY)
         self._applied_count = 0
         self._is_whole = False
         """Whether the copy goes exactly up to its place; not while it is fetched in part."""
@@ -214,7 +213,7 @@ class Replica(GenServer):
         fetch = FetchParts(
             parts.topic, parts.stream, parts.me, parts.engine, parts.door, parts.routes
         )
-        self._fetching = Fetching(actor, fetch)
+        self._fetching = Fetching(cast("GenServer", proxy(self)), fetch)
         parts.slots[parts.stream] = self._slot
         await self._begin()
 

@@ -5,22 +5,14 @@ All of it is of that one node, whose name is a label. What it counts begins anew
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from prometheus_client import Metric
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from poe.gateway.http.group_fields import name_text
+from poe.gateway.http.node_families import NodeFamilies, by_name
 
-SHOWN_MAX: Final = 100
-"""The first ones by name; the others are told together."""
-OTHERS: Final = "(others)"
-"""No name of a queue or a topic: parentheses are escaped in those."""
-
-Family: TypeAlias = GaugeMetricFamily | CounterMetricFamily
-
-_PREFIX: Final = "poe_cluster_"
 _GAUGES: Final = {
     "nodes": ("members", "Nodes that belong to the cluster."),
     "nodes_live": ("live", "Those of them that live."),
@@ -80,34 +72,28 @@ class ClusterMetrics(Collector):
         """Take what the ops `cluster` and `queues` have answered."""
         self._told = told
         self._queues = list(queues)
-        self._node = told["name"]
+        self._families = NodeFamilies("poe_cluster_", told["name"])
 
     def collect(self) -> Iterator[Metric]:
         """Yield all of them."""
         told = self._told
-        info = GaugeMetricFamily(
-            f"{_PREFIX}info", "1: what the node is.", labels=["node", "cluster", "zone", "state"]
+        node = GaugeMetricFamily(
+            "poe_cluster_info", "1: what the node is.", labels=["node", "cluster", "zone", "state"]
         )
-        info.add_metric([self._node, told["cluster"], told["zone"], told["state"]], 1)
-        yield info
+        node.add_metric([told["name"], told["cluster"], told["zone"], told["state"]], 1)
+        yield node
+        gauge, counter = self._families.gauge, self._families.counter
         for name, (key, text) in _GAUGES.items():
-            yield self._family(GaugeMetricFamily, name, text, "", {"": told[key]})
+            yield gauge(name, text, "", {"": told[key]})
         for name, (key, text) in _QUEUE_GAUGES.items():
-            yield self._family(GaugeMetricFamily, name, text, "queue", self._by_queue(key))
-        yield self._family(
-            GaugeMetricFamily,
-            "repeats",
-            "Ranges of messages in the report of duplicates.",
-            "certainty",
-            self._repeats(),
-        )
+            yield gauge(name, text, "queue", self._by_queue(key))
+        text = "Ranges of messages in the report of duplicates."
+        yield gauge("repeats", text, "certainty", self._repeats())
         for name, (text, label, keys) in _COUNTERS.items():
             counts = {value: told["counts"].get(key, 0) for key, value in keys.items()}
-            yield self._family(CounterMetricFamily, name, text, label, counts)
+            yield counter(name, text, label, counts)
         for name, text in _FABRIC.items():
-            yield self._family(
-                CounterMetricFamily, f"fabric_{name}", text, "", {"": told["fabric"].get(name, 0)}
-            )
+            yield counter(f"fabric_{name}", text, "", {"": told["fabric"].get(name, 0)})
 
     def _by_queue(self, key: str) -> dict[str, int]:
         return by_name({row["name"]: int(row[key]) for row in self._queues})
@@ -118,31 +104,3 @@ class ClusterMetrics(Collector):
             for group in row["groups"].values():
                 counts.update(group["repeats"])
         return counts
-
-    def _family(
-        self,
-        kind: type[Family],
-        name: str,
-        text: str,
-        label: str,
-        values: Mapping[str, int],
-    ) -> Metric:
-        return family_of(kind, _PREFIX + name, text, self._node, label, values)
-
-
-def family_of(  # noqa: PLR0913, PLR0917 - what a family is made of
-    kind: type[Family], name: str, text: str, node: str, label: str, values: Mapping[str, int]
-) -> Metric:
-    """Return a family of a node, with the values of another label, or of none."""
-    family = kind(name, text, labels=["node", label] if label else ["node"])
-    for value, number in values.items():
-        family.add_metric([node, value] if label else [node], number)
-    return family
-
-
-def by_name(values: Mapping[bytes, int]) -> dict[str, int]:
-    """Return values by name, as labels: of the first ones, and of the others together."""
-    rows = sorted(values.items())
-    shown, others = rows[:SHOWN_MAX], rows[SHOWN_MAX:]
-    found = {name_text(name): number for name, number in shown}
-    return found | ({OTHERS: sum(number for _, number in others)} if others else {})

@@ -8,13 +8,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from prometheus_client import Metric
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from poe.gateway.http.cluster_metrics import Family, by_name, family_of
+from poe.gateway.http.node_families import NodeFamilies, by_name
 
-_PREFIX: Final = "poe_log_"
-_STATES: Final = ("following", "stalled", "fetching", "cut off", "refused")
+_STATES: Final = ("following", "stalled", "fetching", "cut off", "busy", "refused")
 
 
 class LogMetrics(Collector):
@@ -22,13 +20,13 @@ class LogMetrics(Collector):
 
     def __init__(self, node: str, told: Mapping[str, Any]) -> None:
         """Take the name of the node, and what the op `cluster_logs` has answered."""
-        self._node = node
+        self._families = NodeFamilies("poe_log_", node)
         self._told = told
 
     def collect(self) -> Iterator[Metric]:
         """Yield all of them."""
         engine, copies = self._told["engine"], self._told["topics"]
-        nodes = engine["nodes"].values()
+        nodes, gauge = engine["nodes"].values(), self._families.gauge
         for name, text, number in (
             ("engine_up", "1 while the node reaches its engine.", engine["version"] != ""),
             ("engine_has_leader", "1 while a majority of engines agrees.", engine["leader"] != ""),
@@ -36,28 +34,16 @@ class LogMetrics(Collector):
             ("engine_nodes_reached", "Those of them that are reached.", sum(nodes)),
             ("engine_bytes", "What the engine has on the disk of the node.", engine["bytes"]),
         ):
-            yield self._family(GaugeMetricFamily, name, text, "", {"": int(number)})
+            yield gauge(name, text, "", {"": int(number)})
         states = Counter(dict.fromkeys(_STATES, 0))
         states.update(each["state"] for each in copies.values())
         states["refused"] += len(self._told["refused"])
         text = "Partitions of replicated topics, by how the copy of the node is."
-        yield self._family(GaugeMetricFamily, "copies", text, "state", states)
+        yield gauge("copies", text, "state", states)
         text = "Puts that wait until a majority has them."
-        waiting = self._by_partition("waiting")
-        yield self._family(GaugeMetricFamily, "puts_waiting", text, "topic", waiting)
+        yield gauge("puts_waiting", text, "topic", self._by_partition("waiting"))
         text = "Entries that were stored in the copy of the node."
-        applied = self._by_partition("applied")
-        yield self._family(CounterMetricFamily, "entries_stored", text, "topic", applied)
+        yield self._families.counter("entries_stored", text, "topic", self._by_partition("applied"))
 
     def _by_partition(self, key: str) -> dict[str, int]:
         return by_name({topic: int(each[key]) for topic, each in self._told["topics"].items()})
-
-    def _family(
-        self,
-        kind: type[Family],
-        name: str,
-        text: str,
-        label: str,
-        values: Mapping[str, int],
-    ) -> Metric:
-        return family_of(kind, _PREFIX + name, text, self._node, label, values)

@@ -13,8 +13,8 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from poe.gateway.http.cluster_metrics import OTHERS
 from poe.gateway.http.group_fields import name_text
+from poe.gateway.http.node_families import OTHERS
 
 TOPICS_SHOWN_MAX: Final = 100
 """Topics with a label of their own."""

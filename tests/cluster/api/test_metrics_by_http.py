@@ -5,7 +5,8 @@ import contextlib
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from poe.gateway.http.cluster_metrics import OTHERS, SHOWN_MAX, ClusterMetrics
+from poe.gateway.http.cluster_metrics import ClusterMetrics
+from poe.gateway.http.node_families import OTHERS, SHOWN_MAX
 from tests.cluster.linked_nodes import LinkedNode, Links
 from tests.gateway.http.front import Front
 from tests.waiting import wait_until

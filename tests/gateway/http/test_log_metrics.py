@@ -2,8 +2,8 @@
 
 import re
 
-from poe.gateway.http.cluster_metrics import OTHERS, SHOWN_MAX
 from poe.gateway.http.log_metrics import LogMetrics
+from poe.gateway.http.node_families import OTHERS, SHOWN_MAX
 from tests.python_process import ROOT
 
 ENGINE = {"version": "2.10", "leader": "n", "nodes": {"n": True, "m": False}, "bytes": 7}
@@ -39,7 +39,14 @@ def test_copies_are_counted_by_their_states():
     topics = {b"a": copy(), b"b": copy("cut off"), b"c": copy("cut off")}
     found = told(topics=topics, refused={b"d": "there is another one"})
     states = {key[1]: value for key, value in found.items() if key[0] == "poe_log_copies"}
-    assert states == {"following": 1, "stalled": 0, "fetching": 0, "cut off": 2, "refused": 1}
+    assert states == {
+        "following": 1,
+        "stalled": 0,
+        "fetching": 0,
+        "cut off": 2,
+        "busy": 0,
+        "refused": 1,
+    }
 
 
 def test_partitions_beyond_the_first_ones_are_told_together():
@@ -48,7 +55,7 @@ def test_partitions_beyond_the_first_ones_are_told_together():
     assert found["poe_log_puts_waiting", "t003"] == 3
     assert found["poe_log_entries_stored_total", "t003"] == 6
     assert found["poe_log_puts_waiting", OTHERS] == SHOWN_MAX + SHOWN_MAX + 1
-    assert len(found) == 5 + 5 + 2 * (SHOWN_MAX + 1)
+    assert len(found) == 5 + 6 + 2 * (SHOWN_MAX + 1)
 
 
 def test_every_metric_that_rules_ask_for_is_told():

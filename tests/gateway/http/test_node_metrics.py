@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from poe.gateway.http.cluster_metrics import OTHERS
+from poe.gateway.http.node_families import OTHERS
 from poe.gateway.http.node_metrics import TOPICS_SHOWN_MAX, NodeMetrics, TopicLabels
 
 
