@@ -1,6 +1,6 @@
 """The control operations on replicated topics: how they are, and whether copies agree."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from poe.actors import ActorRef
@@ -35,16 +35,18 @@ async def cluster_verify(
         UnknownTopic: there is no replicated topic of that name.
     """
     replicas = _replicas(handler)
-    parts = sorted(replicas)
+    parts: Sequence[bytes] = sorted(replicas)
     if "topic" in arguments:
         topic = arg.topic(arguments)
-        properties = handler.routes.properties
-        holder = None if properties is None else properties.find(topic)
-        if holder is None or not holder.properties.is_replicated:
+        parts = replicated_partitions(handler, topic)
+        if not parts:
             raise UnknownTopic(topic)
-        parts = [each for each in holder.partition_topics() if each in replicas]
     call = handler.actor.call
-    return {each: await call(replicas[each], VerifyLog(), timeout_s=None) for each in parts}
+    return {
+        each: await call(replicas[each], VerifyLog(), timeout_s=None)
+        for each in parts
+        if each in replicas
+    }
 
 
 async def trim_log(handler: RequestHandler, topic: bytes, pointer: int) -> int:
@@ -52,19 +54,23 @@ async def trim_log(handler: RequestHandler, topic: bytes, pointer: int) -> int:
 
     Raises:
         NoLogEngine: this node has none.
-        UnknownTopic: there is no such topic.
         NoQuorum, PutUnconfirmed: as of a put.
     """
-    replicas, properties = _replicas(handler), handler.routes.properties
-    holder = None if properties is None else properties.holder(topic) or properties.find(topic)
-    if holder is None:
-        raise UnknownTopic(topic)
-    parts = holder.partition_topics() if topic == holder.name else (topic,)
+    replicas = _replicas(handler)
     gone = 0
-    for part in parts:
+    for part in replicated_partitions(handler, topic):
         if part in replicas:
             gone += await handler.actor.call(replicas[part], TrimLog(pointer), timeout_s=None)
     return gone
+
+
+def replicated_partitions(handler: RequestHandler, topic: bytes) -> tuple[bytes, ...]:
+    """Return the partitions that a name stands for; none where it is not of a replicated topic."""
+    properties = handler.routes.properties
+    holder = None if properties is None else properties.holder(topic) or properties.find(topic)
+    if holder is None or not holder.properties.is_replicated:
+        return ()
+    return holder.partition_topics() if topic == holder.name else (topic,)
 
 
 def _replicas(handler: RequestHandler) -> Mapping[bytes, ActorRef]:

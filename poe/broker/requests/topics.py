@@ -18,7 +18,7 @@ from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.groups import GROUPS, ForgetUnits
 from poe.broker.requests.listing import Page, SegmentRows, describe, may_tell, page_of, pages
 from poe.broker.requests.log_messages import LOGS, AlterLog, CreateLog, DeleteLog
-from poe.broker.requests.logs import trim_log
+from poe.broker.requests.logs import replicated_partitions, trim_log
 from poe.broker.requests.queues import describe_queue
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import (
@@ -59,7 +59,7 @@ async def topic_alter(handler: RequestHandler, arguments: Arguments) -> dict[str
     changes = arguments.get("properties", {})
     TopicProperties.from_map(changes)
     topic = _own_topic(handler, arguments)
-    if _is_replicated(handler, topic):
+    if replicated_partitions(handler, topic):
         return await _told(handler, await _ask_logs(handler, AlterLog(topic, changes)))
     return await _changed(handler, AlterTopic(topic, changes))
 
@@ -126,7 +126,7 @@ async def trim(handler: RequestHandler, arguments: Arguments) -> Any:  # noqa: A
     """
     topic = _own_topic(handler, arguments)
     pointer = arg.whole(arguments, "pointer", POINTER_MAX)
-    if _is_replicated(handler, topic):
+    if replicated_partitions(handler, topic):
         return await trim_log(handler, topic, pointer)
     await handler.recover(topic)
     return await handler.ask_registry(Trim(topic, pointer))
@@ -166,12 +166,6 @@ async def _told(handler: RequestHandler, description: TopicDescription) -> dict[
         if number % _PAGE_COUNT == 0:
             await handler.actor.sleep(_PAUSE_S)
     return description.as_map() | {"partitions": rows}
-
-
-def _is_replicated(handler: RequestHandler, topic: bytes) -> bool:
-    properties = handler.routes.properties
-    holder = None if properties is None else properties.holder(topic) or properties.find(topic)
-    return holder is not None and holder.properties.is_replicated
 
 
 async def _ask_logs(handler: RequestHandler, request: CreateLog | AlterLog | DeleteLog) -> Any:  # noqa: ANN401 - as it answers

@@ -63,7 +63,6 @@ from poe.cluster.log.replica import (
 from poe.errors import (
     ActorDead,
     CallTimeout,
-    CatalogChangedMeanwhile,
     NoQuorum,
     PoeError,
     RemoteProtocolError,
@@ -94,6 +93,8 @@ _SEEN: Final = b"seen"
 _KNOWN_PAUSE_S: Final = 0.02
 _STREAM_LOOK_S: Final = 1.0
 _REPLICA_LOOK_S: Final = 1.0
+_BRIEF_LOOK_S: Final = 1.0
+"""Who asks in brief waits no longer: for metrics, which are told where nobody leads, too."""
 _REMOVE_AGAIN_S: Final = 1.0
 RESTARTS: Final = Backoff(first_s=0.05, max_s=5.0, reset_after_s=60.0)
 """How long a replica that has ended waits to be started anew."""
@@ -137,17 +138,15 @@ def _post_probe(slot: Mailslot, outcome: int | PoeError) -> None:
     slot.post(_Probed(outcome))
 
 
-class _StreamDue(NamedTuple):
-    """A stream is to be deleted, which the engine did not do the last time."""
+class _Undeleted(NamedTuple):
+    """The engine did not delete a stream; it is tried again in a while."""
 
     stream: str
-    error: PoeError | None = None
-    """Why not; None where that was some time ago."""
 
 
 def _post_undeleted(slot: Mailslot, stream: str, error: PoeError | None) -> None:
     if error is not None:
-        slot.post(_StreamDue(stream, error))
+        slot.post(_Undeleted(stream))
 
 
 class Logs(GenServer):
@@ -253,8 +252,8 @@ class Logs(GenServer):
                 self._ended(message.ref, message.reason)
             case _RemoveDue(record):
                 await self._remove_again(record)
-            case _StreamDue():
-                self._delete_again(message)
+            case _Undeleted():
+                self._delays.begin(message, self._parts.restarts)
             case RestartDue(child):
                 if self._delays.is_valid(message):
                     await self._try_again(child)
@@ -270,7 +269,7 @@ class Logs(GenServer):
             await self._install(known)
 
     async def _try_again(self, child: object) -> None:
-        """Start the replica of a partition, or install the topic that has a key in the catalog."""
+        """Start the replica of a partition, install the topic of a key, or delete a stream."""
         if isinstance(child, bytes):
             if child not in self._refs:
                 await self._start(child)
@@ -278,6 +277,8 @@ class Logs(GenServer):
             known = self._records.get(child)
             if known is not None and not known.is_deleted:
                 await self._install(known)
+        elif isinstance(child, _Undeleted):
+            self._delete_streams([child.stream])
 
     def _take_question(self, asked: PeerAsked) -> None:
         """Answer another node, or have a replica do so; in any thread.
@@ -326,14 +327,10 @@ class Logs(GenServer):
         if known is not None:
             created_us = max(created_us, known.description.created_us + 1)
         record = LogRecord.new(topic, created_us, agreed)
-        try:
-            for stream in record.streams().values():
-                replicas, bytes_max = agreed.replicas, self._parts.bytes_max
-                await self._ask(partial(self._engine.make_stream, stream, replicas, bytes_max))
-            await self._agree(record)
-        except (CatalogChangedMeanwhile, TooFewNodes):  # nobody will ever know of its streams
-            self._delete_streams(record.streams().values())
-            raise
+        for stream in record.streams().values():
+            replicas, bytes_max = agreed.replicas, self._parts.bytes_max
+            await self._ask(partial(self._engine.make_stream, stream, replicas, bytes_max))
+        await self._agree(record)
         return self._found(topic)
 
     async def _alter(self, topic: bytes, changes: Any) -> TopicDescription:  # noqa: ANN401
@@ -440,6 +437,7 @@ class Logs(GenServer):
         is_other = before is not None and before.description.id != record.description.id
         if before is not None and not before.is_deleted and (record.is_deleted or is_other):
             await self._remove(before)
+            self._delete_streams(before.streams().values())
         if not record.is_deleted:
             await self._install(record)
         elif before is None:
@@ -480,7 +478,6 @@ class Logs(GenServer):
         topic = record.description.name
         self._refused.pop(topic, None)
         self._parts.routes.unnoted -= record.streams().keys()
-        self._delete_streams(record.streams().values())
         for part in record.streams():
             self._streams.pop(part, None)
             ref = self._refs.pop(part, None)
@@ -501,16 +498,14 @@ class Logs(GenServer):
             self.send_after(_REMOVE_AGAIN_S, _RemoveDue(record))
 
     def _delete_streams(self, streams: Iterable[str]) -> None:
-        """Have streams of the engine deleted, however often that takes; each node does so."""
+        """Have streams of the engine deleted, however often it takes; each node does so.
+
+        Only of topics that the catalog has had, and has no more: it may be heard late, and what is
+        not in it yet may come.
+        """
         for stream in streams:
             told = partial(_post_undeleted, self._slot, stream)
             self._engine.delete_stream(stream, told)
-
-    def _delete_again(self, due: _StreamDue) -> None:
-        if due.error is None:
-            self._delete_streams([due.stream])
-        else:
-            self.send_after(_REMOVE_AGAIN_S, _StreamDue(due.stream))
 
     # ---- replicas -------------------------------------------------------------------------------
 
@@ -572,9 +567,13 @@ class Logs(GenServer):
             "behind": dict(state.replicas),
         }
 
-    async def _describe_replica(self, topic: bytes, ref: ActorRef) -> dict[str, Any]:
+    async def _describe_replica(
+        self, topic: bytes, ref: ActorRef, until_s: float
+    ) -> dict[str, Any]:
         """Return how a replica is; one that is at something that takes long is not waited for."""
         stream = self._streams[topic]
+        if self.monotonic_s() > until_s:
+            return busy_row("busy", stream, "there was no time to ask it")
         if stream in self._slots.fetching:
             return busy_row(State.FETCHING.value, stream, "another node gives what is missing")
         try:
@@ -585,10 +584,10 @@ class Logs(GenServer):
 
     async def _describe(self, *, has_streams: bool) -> dict[str, Any]:
         told: dict[bytes, dict[str, Any]] = {}
-        until_s = self.monotonic_s() + LOOK_S
+        until_s = self.monotonic_s() + (LOOK_S if has_streams else _BRIEF_LOOK_S)
         for topic, ref in sorted(self._refs.items()):
             try:
-                told[topic] = await self._describe_replica(topic, ref)
+                told[topic] = await self._describe_replica(topic, ref, until_s)
             except ActorDead:
                 continue
             if has_streams and self.monotonic_s() < until_s:
@@ -597,7 +596,8 @@ class Logs(GenServer):
         engine: dict[str, Any] = {"version": self._connected, "why": self._why}
         engine |= {"leader": "", "nodes": {}, "bytes": 0}
         try:
-            state: EngineState = await self._ask(partial(self._engine.state, LOOK_S))
+            look_s = LOOK_S if has_streams else _BRIEF_LOOK_S
+            state: EngineState = await self._ask(partial(self._engine.state, look_s))
             engine |= {
                 "leader": state.leader,
                 "nodes": dict(state.nodes),

@@ -392,3 +392,26 @@ def test_the_stream_of_a_deleted_topic_goes_though_the_engine_could_not_do_it_at
     nodes.pass_time(8.0)
     assert answers
     assert not nodes.log.streams
+
+
+def test_a_node_that_hears_of_the_past_deletes_no_stream_of_what_there_is_now():
+    nodes = Nodes()
+    [key] = [each for each in nodes.log.catalog if not each.startswith("node-")]
+    past = nodes.log.catalog[key]
+    nodes.asked("a", partial(control, op="delete", arguments={"topic": b"t"}))
+    arguments = {"topic": b"t", "properties": {"replicas": 3}}
+    nodes.asked("a", partial(control, op="topic_create", arguments=arguments))
+    nodes.asked("a", partial(put, b"x"))
+    nodes.pass_time(3.0)
+    node, now = nodes.nodes["c"], nodes.log.catalog[key]
+    streams = set(nodes.log.streams)
+    node.leave()
+    nodes.log.catalog[key] = past
+    nodes.start(node)
+    nodes.pass_time(3.0)
+    node.leave()
+    nodes.log.catalog[key] = now
+    nodes.start(node)
+    nodes.pass_time(15.0)
+    assert streams <= set(nodes.log.streams)
+    assert nodes.messages("c") == nodes.messages("a") == [b"x"]
