@@ -11,6 +11,7 @@ what was handed on is not too far ahead of what the owner has taken, so that mem
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
@@ -72,7 +73,7 @@ class _Again(Exception):
     """The consumer is of no use any more."""
 
 
-class Consumer:
+class Consumer(ABC):
     """Reads a stream from a place on; what comes is for `take`, in order and without a gap.
 
     All is called in one event loop.
@@ -118,14 +119,14 @@ class Consumer:
         del link
         return True
 
+    @abstractmethod
     def take(self, subject: bytes, place: int, time_us: int, payload: bytes) -> bool:
         """Take a message; return whether there is more to be read."""
-        raise NotImplementedError
 
-    def hand_on(self) -> None:
+    def hand_on(self) -> None:  # noqa: B027 - not all have to
         """Hand on what was taken since."""
 
-    async def may_read(self) -> None:
+    async def may_read(self) -> None:  # noqa: B027 - likewise
         """Wait until more may be read."""
 
     async def _read(self, link: Link) -> None:

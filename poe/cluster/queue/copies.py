@@ -65,11 +65,11 @@ class Copies:
     def agree(self, record: GroupRecord, me: NodeRef) -> KnownGroup:
         """Keep the record of a group; return what is known of it, nothing where it is new.
 
-        It is that, too, where it was deleted; else who made it anew did not know that it was there.
+        It is that, too, where it was deleted, of which nothing is kept but that; else who made it
+        anew did not know that it was there.
         """
         kept = self.groups.get(record.name)
-        is_new = kept is None or (kept.record.deleted_us and not record.deleted_us)
-        if kept is None or is_new:
+        if kept is None or kept.record.deleted_us or record.deleted_us:
             knowledge = Knowledge(record.name, me, is_logged=self.is_logged)
             known = KnownGroup(record, knowledge, deque(maxlen=ROWS_MAX))
         else:

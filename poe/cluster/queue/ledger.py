@@ -8,7 +8,6 @@ from typing import Final
 from xxhash import xxh3_128_digest, xxh64_intdigest
 
 from poe.broker.groups.failures import NONE_YET
-from poe.broker.groups.lease import Want
 from poe.broker.groups.options import GroupDefinition, GroupOptions
 from poe.broker.groups.ranges import Bounds, RangeSet
 from poe.broker.groups.shared import Shared
@@ -133,10 +132,6 @@ class Ledger:
     def not_done(self, stream: StreamId, after: int, last: int) -> list[Bounds]:
         """Return what of a range is not known to be done."""
         return self.knowledge.get(stream).done.without(after, last)
-
-    def withdraw(self, want: Want, last: int) -> None:
-        """Hand out no more what was wanted, and is not held: it may be, elsewhere."""
-        self.shared.withdraw(want.unit, want.after, last)
 
     def take_changes(self) -> list[tuple[StreamId, int, int]]:
         """Know what the leases have brought to be done; return that."""

@@ -382,9 +382,11 @@ class BestEffortQueue:
         wins = record if known is None else winner(known, record)
         if wins == known:
             return False
-        if known is None and wins.deleted_us and not self._has_room(wins):
-            return False  # it would be forgotten at once
         self._check_group(wins)
+        if known is None and not self._has_place(wins):
+            if wins.deleted_us:
+                return False  # it would be forgotten at once
+            raise GroupFull(record.name, "groups of a queue", GROUPS_MAX)
         if wins.deleted_us:
             share = self._shares.pop(record.name, None)
             if share is not None:  # nobody waits for what there is no more
@@ -437,13 +439,11 @@ class BestEffortQueue:
         define(record)
         if record.queue != self.record.name:
             raise GroupMismatch(record.name, "topics", [record.queue], [self.record.name])
-        if record.name not in self._groups and not self._has_room(record):
-            raise GroupFull(record.name, "groups of a queue", GROUPS_MAX)
 
-    def _has_room(self, record: GroupRecord) -> bool:
-        """Return whether one more group may be known; the oldest that was deleted goes for it.
+    def _has_place(self, record: GroupRecord) -> bool:
+        """Return whether one more group may be known; for it the oldest deleted one is let go.
 
-        That may be the one itself: nodes that know of different ones come to the same.
+        The oldest may be this one itself: nodes that know of different ones come to the same.
         """
         if len(self._groups) < GROUPS_MAX:
             return True

@@ -3,6 +3,7 @@
 import pytest
 
 from poe.cluster.batch import BATCH_BYTES_MAX, PUT_BYTES_MAX, STARTS, Batch
+from poe.cluster.frames import Known, News
 from poe.cluster.queue.effects import Bury
 from poe.errors import PutTooLarge
 from poe.protocol import envelope
@@ -172,10 +173,26 @@ def test_many_small_messages_that_fit_no_envelope_are_refused():
         nodes.put(0, [b"x", b"yy"] * 500_000)
 
 
-def test_a_stream_of_which_something_is_buried_is_not_forgotten_meanwhile():
-    node = dying()
-    [bury] = buried(node)
-    assert node.share.is_burying(MINE)
-    assert not node.share.is_burying(ITS)
-    node.share.buried(bury.number, node.now_us)
-    assert not node.share.is_burying(MINE)
+@pytest.mark.parametrize("seconds", [0, 10, 11, 12])
+def test_a_stream_that_is_over_is_kept_until_its_letters_are_buried(seconds):
+    """Another node may have buried them, while this one finds no room for them: it goes on."""
+    nodes = Wired(2)
+    nodes.make_group(0, attempts_max=1)
+    nodes.put(0, [b"bad"])
+    nodes.settle()
+    old = nodes.results["put"].stream
+    nodes.kill(0)
+    nodes.wait(30)
+    lease, _ = nodes.take(1)
+    nodes.restart(0)
+    nodes.wait(20)
+    dead = Failed(lease.id, lease.after, lease.last, "dead")
+    nodes.ask(1, LeaseRequest("work", nodes.join(1), 0, 1 << 24, 0.0, failed=(dead,)))
+    nodes.wait(seconds)
+    known = Known("work", old, ((lease.after, lease.last),), (), ())
+    for number in range(2):
+        news = News(b"jobs", 1, 0, 0, (), (known,), ())
+        nodes[number].hear(nodes.refs[1 - number], news, nodes.now_us)
+    nodes.wait(120)
+    for number in range(2):
+        assert old not in nodes[number].known("work")
