@@ -35,7 +35,7 @@ Kind = Literal[
     "report",  # `node` names `messages` of `group` in its report; `state`: certain, may or again
     "state",  # `node` has come to `text`, `op` counts the times that all are compared
     "kept",  # `node` keeps so much when all is done: `made`, `size_bytes`
-    "start",  # `node` begins a new life
+    "start",  # `node` begins a new life; `peers`: other nodes, whose folders are copies of its own
     "kill",  # a life of `node` ends; `state`: what it had is "lost", or "kept" on its disk
     "crash",  # the queue of `node` forgets what it knows, but for its copies
     "forget",  # all are told to forget `node`; what it had is lost
@@ -289,12 +289,14 @@ class History:
     def over_us(self, node: str, life: int) -> int | None:
         """Return when others could know that a life was over for good; None: never.
 
-        That is when the node began another one, or was forgotten.
+        That is when the node began another one, or a copy of its folder did; or it was forgotten.
         """
+        begun_us = self.began_us(node, life)
         ends = [
             each.at_us
             for each in (*self.of("start"), *self.of("forget"))
-            if each.node == node and (each.life > life or each.kind == "forget")
+            if (each.node == node and (each.life > life or each.kind == "forget"))
+            or (each.kind == "start" and node in each.peers and each.at_us > begun_us)
         ]
         return min(ends, default=None)
 

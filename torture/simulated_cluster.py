@@ -165,7 +165,8 @@ class Node:
         cluster.lives[self.ref] = self, self.life
         incarnation = cluster.random.randbytes(8)
         peer = Peer(self.ref, self.name, self.zone, PROTOCOL, incarnation, f"{self.name}:1")
-        cluster.add("start", self)
+        copies = [each.name for each in cluster.nodes if each.ids[-1] == self.ids[-1]]
+        cluster.add("start", self, peers=tuple(each for each in copies if each != self.name))
         self.membership = Membership(peer, self.table)
         self.membership.join()
         self.fabric = cluster.network.fabric(self.name)

@@ -120,6 +120,10 @@ class Borrowing:
         self._gifts.setdefault(stream, RangeSet()).join(after, last)
         self._shared.offer(self._ledger.unit(stream), after, last, NONE_YET, now_us)
 
+    def has_gifts(self, stream: StreamId) -> bool:
+        """Return whether something of a stream is done by being given, and not handed out yet."""
+        return stream in self._gifts
+
     def has(self, stream: StreamId, after: int, last: int) -> bool:
         """Return whether a part of a range is borrowed."""
         return bool(self.copies.held(stream).within(after, last)) or any(

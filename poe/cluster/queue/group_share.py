@@ -40,7 +40,7 @@ from poe.cluster.queue.copies import Copies, Found
 from poe.cluster.queue.effects import Answer, Effect, Event, Tell
 from poe.cluster.queue.knowledge import UNDELIVERED, UNHEARD
 from poe.cluster.queue.ledger import Ledger
-from poe.cluster.queue.lending import Lendable, Lending, member_id
+from poe.cluster.queue.lending import HEARD_US, Lendable, Lending
 from poe.cluster.queue.places import Places
 from poe.cluster.queue.report import Repeated, repeated, repeated_of
 from poe.cluster.queue_record import TIME_MAX_US, GroupRecord
@@ -48,8 +48,6 @@ from poe.cluster.ranges import intersect, minus
 from poe.errors import GroupMismatch, PoeError
 from poe.protocol.leases import Failed, Lease, LeaseRequest
 
-HEARD_US: Final = 15_000_000
-"""After so long a node that is there has told what it had done while it was not."""
 UNHEARD_MAX: Final = 64
 """Lives that are remembered as not heard of, the last ones."""
 
@@ -423,9 +421,11 @@ class GroupShare:
         """Take note that news of this node are written, or failed; return what of them to tell."""
         return self._ledger.knowledge.written(news, is_failed=is_failed)
 
-    def is_burying(self, stream: StreamId) -> bool:
-        """Return whether something of a stream is about to become dead letters."""
-        return any(self._ledger.stream(each.unit) == stream for each in self._shared.dying())
+    def is_at_work_on(self, stream: StreamId) -> bool:
+        """Return whether something of a stream is being buried, or is a gift to be handed out."""
+        return self._borrowing.has_gifts(stream) or any(
+            self._ledger.stream(each.unit) == stream for each in self._shared.dying()
+        )
 
     def forget(self, stream: StreamId) -> None:
         """Drop all that is known of a stream, which is over and done everywhere."""
@@ -484,12 +484,8 @@ class GroupShare:
         if len(self._unheard) > UNHEARD_MAX:
             del self._unheard[next(iter(self._unheard))]
         streams = {*self._copies.streams(), *self._ledger.knowledge.streams()}
-        held = [(stream, *each) for stream in streams for each in self._held_by(ref, stream)]
-        held += [
-            (self._ledger.stream(unit), after, last)
-            for unit, after, last in self._shared.held_by(member_id(ref))
-        ]
-        for stream, *bounds in held:
+        held = [(stream, each) for stream in streams for each in self._held_by(ref, stream)]
+        for stream, bounds in held + self._lending.may_have_handed_out(ref):
             self._ledger.knowledge.note_again(stream, (UNHEARD, ref), since_us, *bounds)
         self._lending.drop(ref, now_us)
         self._borrowing.drop(ref)
@@ -514,7 +510,7 @@ class GroupShare:
 
     def expire(self, now_us: int) -> None:
         """Do what time has brought."""
-        self._state.expire(now_us)
+        self._lending.expire(now_us)
         for token, poll in list(self._polls.items()):
             if poll.until_us <= now_us:
                 del self._polls[token]

@@ -11,16 +11,20 @@ from typing import Final, NamedTuple
 from poe.broker.groups.failures import Failures
 from poe.broker.groups.lease import Want as Wanted
 from poe.broker.groups.membership import MemberInfo
+from poe.broker.groups.ranges import Bounds
 from poe.cluster.batch import Batch
 from poe.cluster.frames import Given, Keep, Loan, Release, Revoked, Want
 from poe.cluster.identity import NodeRef, StreamId
 from poe.cluster.queue.borrowing import BYTES_MAX, COUNT_MAX
 from poe.cluster.queue.effects import Tell
 from poe.cluster.queue.ledger import Ledger
+from poe.cluster.ranges import minus
 from poe.errors import GroupError, PoeError
 
 WANT_US: Final = 1_500_000
 """How long a node is taken to want messages, that has said so."""
+HEARD_US: Final = 15_000_000
+"""After so long a node that is there has told what it had done while it was not heard."""
 
 _EPOCH_BYTES = 8
 
@@ -41,6 +45,15 @@ class _Standing(NamedTuple):
     until_us: int
 
 
+class _Expired(NamedTuple):
+    """What a node had until its leases ended: it may have handed that out, and not told yet."""
+
+    at_us: int
+    node: NodeRef
+    stream: StreamId
+    bounds: Bounds
+
+
 class Lending:
     """What other nodes want of this one, and what they were given.
 
@@ -55,6 +68,7 @@ class Lending:
         self._standing: dict[NodeRef, _Standing] = {}
         self._given: dict[NodeRef, Given] = {}
         self._members: set[NodeRef] = set()
+        self._expired: list[_Expired] = []
 
     @property
     def is_wanted(self) -> bool:
@@ -66,6 +80,8 @@ class Lending:
         given = self._given.get(node)
         if given is not None and want.number <= given.number:
             return [Tell(node, self._still(node, given))] if want.number == given.number else []
+        if given is not None:
+            self._given[node] = given._replace(loans=())  # it has come: else that was asked again
         if want.limit:
             self._standing[node] = _Standing(want, now_us + WANT_US)
             if node in self._members:
@@ -113,8 +129,35 @@ class Lending:
             failures = Failures(attempts, limit, due_us if delay_us else 0, reason)
             shared.hand_back(member_id(node), lease, (after, last), failures, now_us)
 
+    def expire(self, now_us: int) -> None:
+        """End the leases that are due; what nodes had by them is to be handed out again."""
+        due_us = self._state.next_deadline_us()
+        is_due = due_us is not None and due_us <= now_us
+        lent = {node: self._held_by(node) for node in self._members} if is_due else {}
+        self._state.expire(now_us)
+        self._expired = [each for each in self._expired if now_us < each.at_us + HEARD_US]
+        for node, before in lent.items():
+            held = self._held_by(node)
+            for stream, ranges in before.items():
+                ended = minus(ranges, held.get(stream, ()))
+                self._expired += [_Expired(now_us, node, stream, bounds) for bounds in ended]
+
+    def may_have_handed_out(self, node: NodeRef) -> list[tuple[StreamId, Bounds]]:
+        """Return what a node that is not there any more has, or had a short while ago."""
+        held = [
+            (stream, bounds) for stream, ranges in self._held_by(node).items() for bounds in ranges
+        ]
+        return held + [(each.stream, each.bounds) for each in self._expired if each.node == node]
+
+    def _held_by(self, node: NodeRef) -> dict[StreamId, list[Bounds]]:
+        held: dict[StreamId, list[Bounds]] = {}
+        for unit, *bounds in self._state.shared.held_by(member_id(node)):
+            held.setdefault(self._ledger.stream(unit), []).append((bounds[0], bounds[1]))
+        return held
+
     def drop(self, node: NodeRef, now_us: int) -> None:
         """Hand out again what a node has, which is not there any more."""
+        self._expired = [each for each in self._expired if each.node != node]
         self._standing.pop(node, None)
         self._given.pop(node, None)
         if node in self._members:

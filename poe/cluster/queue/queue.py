@@ -910,9 +910,9 @@ class BestEffortQueue:
         return is_done or self._over.is_forgotten(stream)
 
     def _is_done_with(self, stream: StreamId) -> bool:
-        """Return whether nobody holds anything of a stream, and nothing of it is being buried."""
+        """Return whether nobody holds anything of a stream, nor is this node at work on it."""
         is_held = bool(self.copies.held(stream)) or bool(self._holders.all_of(stream))
-        return not is_held and not any(each.is_burying(stream) for each in self._shares.values())
+        return not is_held and not any(each.is_at_work_on(stream) for each in self._shares.values())
 
     def _finished(self, stream: StreamId, now_us: int) -> None:
         """Take note that something of a stream may be done in all groups."""

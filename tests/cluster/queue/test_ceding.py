@@ -20,7 +20,9 @@ def test_what_the_origin_does_not_hold_is_left_to_who_does():
     nodes.settle()
     nodes.gossip()
     assert list(nodes[0].share.done(MINE)) == [(0, 4)]
+    assert nodes[1].share.is_at_work_on(MINE)  # all know it to be done, and it is to come yet
     assert nodes[1].take(Y)[1] == [1, 2, 3, 4]
+    assert not nodes[1].share.is_at_work_on(MINE)
     nodes[1].join(Y)
     assert nodes[1].lease(Y).found is None
     nodes.sleep(2)

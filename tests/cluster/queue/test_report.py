@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from poe.cluster.frames import Again, Known, decode
 from poe.cluster.identity import NodeRef
 from poe.cluster.queue.knowledge import UNHEARD, Knowledge
+from poe.cluster.queue.lending import HEARD_US
 from poe.cluster.queue.report import SPLIT, repeated
 from poe.cluster.ranges import union
 from tests.cluster.queue.sharing import ITS, ME, MINE, OTHER, Node, Sharers, X, Y
@@ -93,6 +94,34 @@ def test_what_a_silent_node_gets_from_others_counts_as_well():
     node.held[OTHER, MINE] = [(2, 4)]
     node.take()
     assert told(node) == [(2, 4, "may", UNHEARD, (ME, OTHER))]
+
+
+def test_what_was_lent_and_taken_back_before_the_node_was_known_to_be_gone_may_have_come_from_it():
+    nodes = Sharers((X,), (Y,), lease_s=5.0)
+    nodes[0].hold(MINE, 0, 2)
+    nodes[1].lease(Y, 10, wait_s=1.0)
+    nodes.sleep(0.1)
+    refs = nodes[0].ref, nodes[1].ref
+    nodes.lost |= {refs, refs[::-1]}
+    nodes[0].sleep(6.0)
+    nodes.part(0, 1)
+    _, [pointer] = nodes[0].take(X)  # alone: it may be why the other one was not heard
+    assert told(nodes[0]) == [(0, pointer, "may", UNHEARD, refs)]
+
+
+def test_who_was_heard_for_a_while_since_it_lost_a_lease_has_told_what_it_did():
+    nodes = Sharers((X,), (Y,), lease_s=5.0)
+    nodes[0].hold(MINE, 0, 2)
+    nodes[1].lease(Y, 10, wait_s=1.0)
+    nodes.sleep(0.1)
+    nodes.lost.add((nodes[1].ref, nodes[0].ref))
+    nodes[0].sleep(6.0)
+    nodes.lost.clear()
+    nodes[0].sleep(HEARD_US / 1e6)
+    nodes.part(0, 1)
+    nodes[0].join(X)
+    assert nodes[0].take(X)[1]
+    assert told(nodes[0]) == []
 
 
 def test_what_was_lent_to_a_node_that_is_gone_may_have_come_from_it():
