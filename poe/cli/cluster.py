@@ -9,7 +9,7 @@ from poe.cli.argument import topic_name
 from poe.cli.endpoint import Endpoint
 from poe.cli.endpoint_options import asks_server
 from poe.cli.group import printable, write_json
-from poe.cli.output import counted, write_line
+from poe.cli.output import counted, write_error, write_line
 from poe.cli.topic import Format, FormatOption
 from poe.topic_name import topic_text
 
@@ -114,16 +114,19 @@ def report(
     """
     arguments = {} if queue is None else {"topic": queue}
     with endpoint.looking() as connection:
-        for each in connection.control("cluster_report", **arguments):
-            if output_format is Format.JSON:
-                write_json(each)
-                continue
-            since = _time(each["since_us"]) if each["since_us"] else "-"
-            place = f"({each['after']}, {each['last']}]"
-            nodes = " ".join(each["nodes"])
-            fields = (each["group"], each["stream"], place, each["certainty"], each["cause"])
-            names = "\t".join(map(printable, fields))
-            write_line(f"{topic_text(each['queue'])}\t{names}\t{nodes}\t{since}")
+        rows = connection.control("cluster_report", **arguments)
+    for each in rows:
+        if output_format is Format.JSON:
+            write_json(each)
+            continue
+        since = _time(each["since_us"]) if each["since_us"] else "-"
+        place = f"({each['after']}, {each['last']}]"
+        nodes = " ".join(each["nodes"])
+        fields = (each["group"], each["stream"], place, each["certainty"], each["cause"])
+        names = "\t".join(map(printable, fields))
+        write_line(f"{topic_text(each['queue'])}\t{names}\t{nodes}\t{since}")
+    if not rows and output_format is Format.TEXT:
+        write_error("nothing came twice, as far as this node knows")
 
 
 @asks_server
@@ -187,6 +190,8 @@ def verify(
             if output_format is Format.TEXT:
                 node = printable(names.get(row["node"], row["node"]))
                 write_line(f"{topic_text(name)}\t{node}\t{_verdict(row)}")
+    if not any(told.values()) and output_format is Format.TEXT:
+        write_error("there is no replicated topic to compare")
     if not are_same:
         raise typer.Exit(1)
 

@@ -1,6 +1,7 @@
 """520 to 549: what becomes of messages that a producer has taken."""
 
 from poe.errors.actors import ActorDead, CallTimeout
+from poe.errors.log import PutUnconfirmed
 from poe.errors.producer import DeliveryError
 from poe.errors.protocol import ConnectionClosed
 from poe.errors.root import shown
@@ -8,7 +9,7 @@ from poe.errors.root import shown
 NEVER_SENT = "they were not stored"
 MAYBE_STORED = "they may be stored"
 
-OUTCOME_UNKNOWN = (ConnectionClosed, CallTimeout, ActorDead)
+OUTCOME_UNKNOWN = (ConnectionClosed, CallTimeout, ActorDead, PutUnconfirmed)
 """Errors of a call that leave open whether it was done."""
 
 

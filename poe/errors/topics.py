@@ -22,11 +22,12 @@ class TopicExists(BrokerError):
 
     code = 470
 
-    def __init__(self, topic: bytes) -> None:
+    def __init__(self, topic: bytes, node: str = "") -> None:
         self.topic = topic
-        super().__init__(
-            f"topic {shown(topic)} exists already; alter, adopt or delete it, or use another name"
-        )
+        self.node = node
+        where = f" on node {node}, and there alone; delete it there," if node else ""
+        way_out = where or "; alter, adopt or delete it,"
+        super().__init__(f"topic {shown(topic)} exists already{way_out} or use another name")
 
 
 class PropertyMismatch(BrokerError):

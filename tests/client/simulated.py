@@ -92,6 +92,13 @@ class SimulatedLink:
         _, done = self.sent.popleft()
         self.answers.append((done, error))
 
+    def leave_open(self, error, *, is_stored):
+        """Have the server say that it does not know whether it has stored the oldest batch."""
+        batch, done = self.sent.popleft()
+        if is_stored:
+            self.server.put(batch)
+        self.answers.append((done, error))
+
     def is_next_new(self):
         """Tell whether the oldest batch is one that the server has not stored."""
         return bool(self.sent) and not self.server.has(self.sent[0][0])

@@ -43,6 +43,7 @@ from poe.cluster.log.engine import (
 from poe.cluster.log.engine_door import Ask, EngineDoor
 from poe.cluster.log.entry import ORIGIN_BYTES
 from poe.cluster.log.peer_frames import (
+    HasTopic,
     Known,
     KnowsRecord,
     decode_known,
@@ -294,6 +295,9 @@ class Logs(GenServer):
             is_done = self._done.get(question.key, 0) >= question.revision
             asked.answer(encode_answer(Known(is_done)))
             return
+        if isinstance(question, HasTopic):
+            asked.answer(encode_answer(Known(self._has_own(question.topic))))
+            return
         slot = self._slots.get(question.stream)
         if question.stream in self._slots.fetching:
             asked.answer(encode_error("its copy is fetched just now"))
@@ -301,6 +305,18 @@ class Logs(GenServer):
             asked.answer(encode_error("this node has no replica of that partition"))
         else:
             slot.post(PeerQuestion(question, asked.answer))
+
+    def _has_own(self, topic: str) -> bool:
+        """Return whether this node alone has a topic by a name in hexadecimal."""
+        try:
+            name = bytes.fromhex(topic)
+        except ValueError:
+            return False
+        store = self._parts.routes.properties
+        found = None if store is None else store.find(name)
+        if found is not None:
+            return not found.properties.is_replicated
+        return key_of(name) not in self._records and self._parts.routes.is_own(name)
 
     # ---- what clients ask -----------------------------------------------------------------------
 
@@ -319,6 +335,7 @@ class Logs(GenServer):
             raise TooFewNodes(properties.replicas, live)
         if not state.leader:
             raise NoQuorum("the topics of the cluster")  # noqa: TRY003 - what it is about
+        await self._check_free(topic, state)
         own = properties.as_map()
         own["count_limit"] = properties.count_limit or self._parts.count_limit
         own["size_limit"] = properties.size_limit or self._parts.size_limit
@@ -332,6 +349,21 @@ class Logs(GenServer):
             await self._ask(partial(self._engine.make_stream, stream, replicas, bytes_max))
         await self._agree(record)
         return self._found(topic)
+
+    async def _check_free(self, topic: bytes, state: EngineState) -> None:
+        """Have no copy refused by a node, since it has a topic of its own by that name.
+
+        Raises:
+            TopicExists: one that is reached has.
+        """
+        payload = encode_question(HasTopic(topic.hex()))
+        for name, is_there in sorted(state.nodes.items()):
+            if not is_there or name == self._parts.me:
+                continue
+            answer = await self._ask(partial(self._engine.ask, name, payload, KNOWN_S))
+            with contextlib.suppress(RemoteProtocolError):  # an older one does not know
+                if answer is not None and decode_known(answer):
+                    raise TopicExists(topic, name)
 
     async def _alter(self, topic: bytes, changes: Any) -> TopicDescription:  # noqa: ANN401
         known = self._known(topic)

@@ -45,12 +45,20 @@ class KnowsRecord(NamedTuple):
     revision: int
 
 
-Question = DescribeCopy | ReadCopy | HashCopy | KnowsRecord
+class HasTopic(NamedTuple):
+    """Say whether the node has a topic of its own alone by a name; answered by `Known`."""
+
+    topic: str
+    """In hexadecimal."""
+
+
+Question = DescribeCopy | ReadCopy | HashCopy | KnowsRecord | HasTopic
 _OPERATIONS: Final = {
     "describe": (DescribeCopy, 1),
     "read": (ReadCopy, 3),
     "hash": (HashCopy, 3),
     "knows": (KnowsRecord, 2),
+    "has": (HasTopic, 1),
 }
 """Which question each is, and how many fields it has."""
 _NAMES: Final = {kind: name for name, (kind, _) in _OPERATIONS.items()}
@@ -186,7 +194,7 @@ def decode_hash(payload: bytes) -> CopyHash:
 
 
 def decode_known(payload: bytes) -> bool:
-    """Decode the answer to `KnowsRecord`.
+    """Decode the answer to `KnowsRecord`, or `HasTopic`.
 
     Raises:
         RemoteProtocolError: as `decode_description`.

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from poe.client.producer.delivery import Delivery, Sent
-from poe.errors import InvalidMessage, Overloaded
+from poe.errors import InvalidMessage, Overloaded, PutUnconfirmed
 from poe.errors.delivery import MAYBE_STORED
 from tests.client.simulated import QueueWorld
 
@@ -71,6 +71,11 @@ class QueueAgainstServer(RuleBasedStateMachine):
     @rule()
     def refuse_for_good(self):
         self.world.link.refuse(InvalidMessage(1, 0))
+
+    @precondition(lambda self: self.is_up and self.world.link.sent)
+    @rule(is_stored=st.booleans())
+    def leave_open_what_became_of_it(self, is_stored):
+        self.world.link.leave_open(PutUnconfirmed("t", 20.0), is_stored=is_stored)
 
     @precondition(lambda self: self.is_up and self.world.link.answers)
     @rule()

@@ -155,14 +155,25 @@ def test_a_topic_is_made_once(three):
             three[name].create_topic("t", replicas=3)
 
 
-def test_a_node_that_has_another_topic_of_that_name_keeps_it_and_says_so(three):
+def test_a_name_that_another_node_has_for_a_topic_of_its_own_is_refused(three):
     three["b"].put("t", b"mine")
+    with pytest.raises(TopicExists, match="on node b, and there alone"):
+        three["a"].create_topic("t", replicas=3)
+    three["b"].control("delete", topic=b"t")
     three["a"].create_topic("t", replicas=3)
-    three["a"].put("t", b"all")
-    assert three.values("b") == [b"mine"]
-    wait_until(lambda: b"t" in three.logs("b")["refused"], 10)
-    wait_until(lambda: b"t" in three["c"].topics(), 10)
-    assert three.values("c") == [b"all"]
+
+
+def test_a_node_that_was_away_and_has_another_topic_of_that_name_keeps_it_and_says_so(tmp_path):
+    with replicated(tmp_path, "abcd") as nodes:
+        wait_until(lambda: nodes["b"].put("t", b"mine"), 10)
+        nodes.log.cut("b")
+        nodes["a"].create_topic("t", replicas=3)
+        nodes["a"].put("t", b"all")
+        nodes.log.heal("b")
+        wait_until(lambda: b"t" in nodes.logs("b")["refused"], 10)
+        assert nodes.values("b") == [b"mine"]
+        wait_until(lambda: b"t" in nodes["c"].topics(), 10)
+        assert nodes.values("c") == [b"all"]
 
 
 def test_altered_properties_hold_at_all_nodes(three):
