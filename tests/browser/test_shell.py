@@ -52,6 +52,7 @@ def test_a_wrong_token_is_told_and_another_can_be_pasted(chromium, console):
         ("follow", {"text": "249"}, "1 messages in 1 topics"),
         ("pipelines", {}, "No pipeline"),
         ("dryrun", {}, "Nothing is put"),
+        ("cluster", {}, "is in no cluster"),
         ("tree", {}, "appendix_sup"),
         ("events", {}, "billing"),
         ("connections", {}, "127.0.0.1"),

@@ -23,6 +23,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from poe.errors import PoeError, RequestRefused, SecurityError
 from poe.gateway.console import (
+    cluster,
     dead_letters,
     dump,
     follow,
@@ -53,7 +54,7 @@ _log = logging.getLogger("poe.gateway.console")
 ROOT: Final = "/console"
 _API: Final = f"{ROOT}/api"
 _MODULES: Final = (
-    overview, topics, messages, follow, dump, groups, dead_letters, mappings, happenings,
+    overview, topics, messages, follow, dump, groups, dead_letters, mappings, cluster, happenings,
 )  # fmt: skip
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "

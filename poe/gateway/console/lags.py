@@ -1,5 +1,6 @@
 """How far groups are behind: asked for now and then, whoever looks, and however often."""
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -28,23 +29,26 @@ class Lags:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._asked_s = float("-inf")
-        self._found: dict[str, Units] = {}
+        self._found: Mapping[str, Units] = {}
+        self._asking = asyncio.Lock()
         self.is_whole = True
         """Whether there were no more groups than are asked for."""
 
     async def ask(self, connection: Asked) -> Mapping[str, Units]:
         """Return lags by group and partition, of a few seconds ago at most."""
-        now_s = self._clock()
-        if now_s < self._asked_s + _FRESH_S:
+        async with self._asking:  # who comes meanwhile gets the same, and no older ones
+            if self._clock() >= self._asked_s + _FRESH_S:
+                self._found = await self._find(connection)
+                self._asked_s = self._clock()
             return self._found
-        self._asked_s = now_s
+
+    async def _find(self, connection: Asked) -> Mapping[str, Units]:
         groups = sorted(str(each["group"]) for each in await connection.control("groups"))
         self.is_whole = len(groups) <= GROUPS_MAX
         found: dict[str, Units] = {}
         for group in groups[:GROUPS_MAX]:
             with suppress(PoeError):  # it was deleted meanwhile, or this user may not know
                 found[group] = await connection.control("group_lag", group=group)
-        self._found = found
         return found
 
 

@@ -14,6 +14,7 @@ const PAGES = [
   { page: "mappings", title: "Mappings", key: "m" },
   { page: "dryrun", title: "Dry run", key: "y" },
   { page: "pipelines", title: "Pipelines", key: "l" },
+  { page: "cluster", title: "Cluster", key: "u" },
   { page: "tree", title: "Tree", key: "r" },
   { page: "events", title: "Events", key: "e" },
   { page: "connections", title: "Connections", key: "c" },
