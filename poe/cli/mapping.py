@@ -12,7 +12,7 @@ from poe.cli.endpoint import Endpoint
 from poe.cli.endpoint_options import asks_server
 from poe.cli.exit_code import ExitCode
 from poe.cli.group import printable
-from poe.cli.mapping_run import dry_run, list_mappings, run, show
+from poe.cli.mapping_run import dry_run, list_mappings, run, show, stop
 from poe.cli.output import counted, write_error, write_line
 from poe.cli.topic import Format, FormatOption
 from poe.errors import ConfigError, OptionError, UndecodableMessage
@@ -36,6 +36,7 @@ def mapping_application() -> typer.Typer:
         "explain": asks_server(explain),
         "run": asks_server(run),
         "dry-run": asks_server(dry_run),
+        "stop": asks_server(stop),
         "list": asks_server(list_mappings),
         "show": asks_server(show),
     }

@@ -1,4 +1,4 @@
-"""`poe mapping run`, `dry-run`, `list` and `show`: mappings at work."""
+"""`poe mapping run`, `dry-run`, `stop`, `list` and `show`: mappings at work."""
 
 import json
 import re
@@ -35,6 +35,10 @@ FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A mapping: .
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _AGO = re.compile(r"([0-9]{1,9})([smhd])")
 _PIECE_COUNT = 4096
+_PATIENCE_S = 3.0
+"""A server that has not answered for so long is told of."""
+_STOP_S = 60.0
+_LOOK_S = 0.2
 
 
 class On(StrEnum):
@@ -91,7 +95,13 @@ def run(  # noqa: PLR0913 - the options of a command
             pipeline, endpoint, master=master, available_now=available_now, config={}
         )
     options = RunOptions(may_repeat=may_repeat)
+    where = f"{endpoint.server.host}:{endpoint.server.port}"
     with Runner(rules, endpoint.server, options, Watch(file, rules)) as runner:
+        if not runner.wait_ready(_PATIENCE_S):
+            write_error(f"no answer from {where} yet; waits until there is one")
+            runner.wait_ready()
+        if runner.station.has_joined:
+            write_line(f"mapping {printable(rules.name)} runs on {where}")
         runner.join()
     return ExitCode.OK
 
@@ -100,7 +110,8 @@ def dry_run(
     file: FileArgument,
     *,
     since: Annotated[
-        str, typer.Option("--from", metavar="AGO", help="As 30s, 10m, 2h or 1d; 0s: the oldest.")
+        str,
+        typer.Option("--from", metavar="AGO", help="30s, 10m, 2h, 1d ago; 0s: from the oldest on."),
     ] = "10m",
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="Messages to look at.")] = 10_000,
     output_format: FormatOption = Format.TEXT,
@@ -112,7 +123,7 @@ def dry_run(
     """
     match = _AGO.fullmatch(since)
     if match is None:
-        raise OptionError("--from", since, "as 30s, 10m, 2h or 1d")
+        raise OptionError("--from", since, "30s, 10m, 2h or 1d ago, or 0s: from the oldest on")
     ago_s = int(match[1]) * _UNITS_S[match[2]]
     pointer = max(0, round((time.time() - ago_s) * 1e6)) if ago_s else 0
     compiled = load(file).compile()
@@ -133,6 +144,32 @@ def dry_run(
         write_line(f"topic {printable(topic)}\t{count}")
     for reason, count in told["reasons"].items():
         write_line(f"{count} times\t{printable(reason)}")
+
+
+def stop(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the mapping.")],
+    *,
+    endpoint: Endpoint,
+) -> ExitCode:
+    """Stop a mapping, wherever it runs: each batch that is under way is ended before.
+
+    Waits until it has stopped, for a minute.
+    """
+    deadline_s = time.monotonic() + _STOP_S
+    with endpoint.looking() as connection:
+        running = {each["name"] for each in _running(connection, name)}
+        if not running:
+            return _none_runs(name)
+        for each in running:
+            connection.control("pipeline_stop", name=each)
+        while left := running & {each["name"] for each in _running(connection, name)}:
+            if time.monotonic() > deadline_s:
+                where = ", ".join(sorted(each.rsplit(" ", 1)[1] for each in left))
+                write_error(f"{name!r} has not stopped within {_STOP_S:.0f} s on {where}")
+                return ExitCode.FAILURE
+            time.sleep(_LOOK_S)
+    write_line(f"{printable(name)}\tstopped")
+    return ExitCode.OK
 
 
 def list_mappings(*, output_format: FormatOption = Format.TEXT, endpoint: Endpoint) -> None:
@@ -168,8 +205,7 @@ def show(
     with endpoint.looking() as connection:
         found = [each for each in _told(connection) if each["name"].rsplit(" ", 1)[0] == name]
     if not found:
-        write_error(f"no mapping {name!r} runs; see `poe mapping list`")
-        return ExitCode.FAILURE
+        return _none_runs(name)
     for told in found:
         where = told["name"].rsplit(" ", 1)[1]
         report = PipelineReport.from_map(told)
@@ -200,6 +236,20 @@ def _show_rules(where: str, rules: Sequence[RuleReport], output_format: Format) 
 
 def _told(connection: Socket) -> list[dict[str, Any]]:
     return [each for each in connection.control("pipelines") if each.get("kind") == "mapping"]
+
+
+def _running(connection: Socket, name: str) -> list[dict[str, Any]]:
+    """Return what is told of each process that runs a mapping."""
+    return [
+        each
+        for each in _told(connection)
+        if each["name"].rsplit(" ", 1)[0] == name and each["state"] == "running"
+    ]
+
+
+def _none_runs(name: str) -> ExitCode:
+    write_error(f"no mapping {name!r} runs; see `poe mapping list`")
+    return ExitCode.FAILURE
 
 
 def _state(told: dict[str, Any]) -> str:

@@ -1,11 +1,12 @@
 """Looks at all rules together: those that go round in circles, and those that nothing reaches."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from difflib import get_close_matches
+from typing import Any, Final
 
 from poe.errors import InvalidMapping
 from poe.mapping.message import topic_text
-from poe.mapping.pattern import compile_pattern
+from poe.mapping.pattern import OPERATORS, compile_pattern
 from poe.mapping.rule import Call, Fate, Route, Rule
 from poe.mapping.rule_set import OTHERWISE, RuleSet
 from poe.mapping.template import looks_like
@@ -56,11 +57,48 @@ def refuse_circles(rules: RuleSet) -> None:
 
 
 def warnings(rules: RuleSet) -> list[str]:
-    """Return a sentence for each rule that no message can reach."""
-    return list(_warnings(rules))
+    """Return a sentence for each rule that no message can reach, or that looks misspelt."""
+    return [*_unreached(rules), *_misspelt(rules)]
 
 
-def _warnings(rules: RuleSet) -> Iterator[str]:
+def _misspelt(rules: RuleSet) -> Iterator[str]:
+    for rule in rules.rules:
+        where = f"{rule.place}: " if rule.place else ""
+        for name in ("header", "body"):
+            for place, operator in _near_operators(getattr(rule, name), name, depth=0):
+                told = f"{place} is a field; if an operator is meant, write {operator!r}"
+                yield f"{where}rule {rule.id!r}: {told}"
+
+
+def _near_operators(data: Any, place: str, depth: int) -> Iterator[tuple[str, str]]:  # noqa: ANN401
+    """Yield the fields that look like an operator, and which; a document's own fields do not."""
+    if not isinstance(data, Mapping):
+        return
+    for name, each in data.items():
+        if depth and len(data) == 1 and name not in OPERATORS and not name.startswith("."):
+            found = _OTHER_NAMES.get(name.lower())
+            if found is None and isinstance(each, int | float):
+                found = next(iter(get_close_matches(name, _NEAR_NUMBERS, 1, _NEAR)), None)
+            elif found is None and isinstance(each, str):
+                found = next(iter(get_close_matches(name, _NEAR_TEXTS, 1, _NEAR)), None)
+            if found is not None:
+                yield f"{place}.{name}", found
+        yield from _near_operators(each, f"{place}.{name}", depth + 1)
+
+
+_NEAR: Final = 0.8
+_NEAR_NUMBERS: Final = ("gt", "ge", "lt", "le")
+_NEAR_TEXTS: Final = ("prefix", "suffix", "contains", "regex")
+_OTHER_NAMES: Final = {
+    "gte": "ge", "lte": "le", "equals": "eq", "==": "eq", "!=": "ne", ">": "gt", ">=": "ge",
+    "<": "lt", "<=": "le", "startswith": "prefix", "starts_with": "prefix", "endswith": "suffix",
+    "ends_with": "suffix", "regexp": "regex", "matches": "regex", "one_of": "in", "oneof": "in",
+    "exist": "exists", "present": "exists",
+}  # fmt: skip
+"""What operators are called elsewhere."""
+
+
+def _unreached(rules: RuleSet) -> Iterator[str]:
     for at, rule in enumerate(rules.rules):
         where = f"{rule.place}: " if rule.place else ""
         name = f"{where}rule {rule.id!r} is never reached"

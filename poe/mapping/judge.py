@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from poe.mapping.decision import Decisions, Fallen, Put
+from poe.mapping.matcher import DECODING
 from poe.mapping.message import Columns, topic_bytes
 from poe.mapping.plan import Decided
 from poe.mapping.rule_set import ORIGIN, Compiled, onward
@@ -121,8 +122,11 @@ class Judge:
             place, rule, why = decisions.stopped
             found.append(Held(place, "stop", rule, why))
         is_ordered = self._rules.retries == "ordered"
-        if decisions.failed and (is_ordered or not on_error.retry):
-            place, rule, why = decisions.failed[0]
+        failed = decisions.failed
+        if on_error.then != "stop":
+            failed = [each for each in failed if self._is_retried(each)]
+        if failed and (is_ordered or not on_error.retry):
+            place, rule, why = failed[0]
             if on_error.retry:
                 most = None if on_error.then == "stop" else on_error.retry + 1
                 found.append(Held(place, "retry", rule, why, attempts_max=most))
@@ -132,6 +136,10 @@ class Judge:
             place, rule, after_s = decisions.retries[0]
             found.append(Held(place, "retry", rule, "the rule says so", after_s))
         return min(found, key=lambda each: each.place, default=None)
+
+    def _is_retried(self, failed: Fallen) -> bool:
+        """Return whether it may be otherwise next time; what is no JSON stays that."""
+        return bool(self._rules.on_error.retry) and failed.rule != DECODING
 
     def _sorted(
         self, decisions: Decisions, attempts: list[int] | None
@@ -145,7 +153,9 @@ class Judge:
         ]
         for each in decisions.failed:
             tried = 1 if attempts is None else attempts[each.place] + 1
-            if tried <= on_error.retry or (on_error.retry and on_error.then == "stop"):
+            if (self._is_retried(each) and tried <= on_error.retry) or (
+                on_error.retry and on_error.then == "stop"
+            ):
                 again.append(_Again(each, None))
             elif on_error.then == "dead":
                 letters.append(each)

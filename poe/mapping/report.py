@@ -3,6 +3,7 @@
 import os
 import socket as tcp
 from collections import Counter
+from contextlib import suppress
 from time import monotonic
 from typing import Final
 
@@ -51,16 +52,22 @@ class Reporter(GenServer):
             logger.debug("mapping %s: no report: %s", self._station.rules.name, error)
         self.send_after(_REPORT_S, _TELL)
 
-    def terminate(self, reason: object) -> None:
-        """Close the connection."""
+    async def terminate(self, reason: object) -> None:
+        """Tell that the mapping has stopped, if it has, and close the connection."""
         del reason
+        if self._station.is_ending and self._socket is not None and self._socket.is_usable:
+            with suppress(PoeError):
+                await self.run_blocking(self._report)
         if self._socket is not None:
             self._socket.close()
 
     def _report(self) -> None:
         if self._socket is None or not self._socket.is_usable:
             self._socket = open_socket(self._station.server, _CALL_TIMEOUT_S)
-        units = [self._unit(run.status) for run in self._station.runs()][:QUERIES_MAX]
+        if self._station.is_ending:
+            units = [QueryReport(name="-", state="stopped")]
+        else:
+            units = [self._unit(run.status) for run in self._station.runs()][:QUERIES_MAX]
         host, pid = tcp.gethostname(), os.getpid()
         report = PipelineReport(
             name=f"{self._station.rules.name} {host}:{pid}",

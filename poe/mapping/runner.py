@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import math
 import time
 from collections.abc import Callable
 from typing import Final, Self
@@ -70,6 +71,14 @@ class Runner:
             name="mappings_sup",
         )
 
+    def wait_ready(self, timeout_s: float | None = None) -> bool:
+        """Wait until it is a member of its group, or was stopped; False where not within that time.
+
+        Raises:
+            ActorDead, PoeError: as `join`.
+        """
+        return self._wait(lambda: self.station.has_joined or self._has_stopped(), timeout_s)
+
     def join(self, timeout_s: float | None = None) -> bool:
         """Wait until it is stopped; False where it is not within `timeout_s`.
 
@@ -77,27 +86,36 @@ class Runner:
             ActorDead: it has failed too often; the log tells why.
             PoeError: what the server, or the last plan, refuses for good.
         """
-        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
-        while self._root is not None:
+        return self._wait(self._has_stopped, timeout_s)
+
+    def _wait(self, is_so: Callable[[], bool], timeout_s: float | None) -> bool:
+        deadline_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        while not is_so():
             if self.station.refusal is not None:
                 raise self.station.refusal
-            if self.station.is_to_stop:
-                self.stop()
-                return True
-            if not self._system.is_alive(self._root):
+            if self._root is not None and not self._system.is_alive(self._root):
                 raise ActorDead(self._root, "its workers have failed too often")
-            if deadline_s is not None and time.monotonic() >= deadline_s:
+            if time.monotonic() >= deadline_s:
                 return False
             time.sleep(_LOOK_S)
         return True
+
+    def _has_stopped(self) -> bool:
+        """Return whether it is stopped; it is then, if somebody has asked for it at the node."""
+        if self.station.is_to_stop and self.station.refusal is None:
+            self.stop()
+        return self._root is None
 
     def stop(self) -> None:
         """End each batch that is under way, say how far it is, and leave; twice is harmless."""
         root, self._root = self._root, None
         if root is None:
             return
+        self.station.is_ending = True
         for run in self.station.runs():
             run.signals.leave.set()
+        if not self.station.has_joined:
+            self.station.leave()  # who waits for the server waits no longer
         with contextlib.suppress(ActorDead):
             self._system.stop(root, SHUTDOWN, timeout_s=_STOP_S)
         self._system.shutdown()

@@ -31,6 +31,10 @@ class RunOptions:
     """Seconds without a sign of life after which others get the partitions."""
 
 
+def _stay() -> None:
+    pass
+
+
 @dataclass(slots=True)
 class Station:
     """One mapping, as it runs in this process.
@@ -50,8 +54,14 @@ class Station:
     tally: Tally = field(default_factory=Tally)
     is_to_stop: bool = False
     """Whether somebody has asked for it at the node."""
+    has_joined: bool = False
+    """Whether it was a member of its group once."""
+    is_ending: bool = False
+    """Whether it is about to end in order."""
     runs: Callable[[], "list[Run]"] = list
     """What is worked on; the member says how to find it."""
+    leave: Callable[[], None] = _stay
+    """Leaves the group, in which all work is given up; the member says how."""
 
     @property
     def group(self) -> str:

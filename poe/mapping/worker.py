@@ -15,6 +15,7 @@ before, and whoever gets the partition then begins with the plan.
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
 from typing import Any, Final
 
 from poe.actors import NORMAL, GenServer, LoopSystem, Stop
@@ -147,6 +148,11 @@ class Member(GenServer):
             await self.run_blocking(self._units.open)
         except _FINAL as error:
             self._station.refusal = error
+        except (PoeError, RuntimeError):
+            if not self._station.is_ending:
+                raise
+        else:
+            self._station.has_joined = True
 
     async def handle_cast(self, run: Run) -> None:
         """Start a worker for a unit."""
@@ -169,6 +175,7 @@ class Units:
         self._station = station
         self._start = start
         self._runs: dict[bytes, Run] = {}
+        self._opening: asyncio.Task[Any] | None = None
         self._renewing: asyncio.Task[None] | None = None
         options = {
             "session_s": station.options.session_s,
@@ -181,7 +188,7 @@ class Units:
             self,
             lambda: None,
         )
-        station.runs = self.runs
+        station.runs, station.leave = self.runs, self.close
         self._loop = LoopThread("member of a mapping", self._end, RuntimeError)
 
     def open(self) -> None:
@@ -189,8 +196,12 @@ class Units:
 
         Raises:
             PoeError: a refusal.
+            RuntimeError: it was closed meanwhile.
         """
-        self._loop.run(self._membership.open())
+        try:
+            self._loop.run(self._open())
+        except CancelledError:
+            raise RuntimeError from None
 
     def close(self) -> None:
         """Leave. Units whose workers have ended in order are others' at once."""
@@ -255,9 +266,14 @@ class Units:
         await self.lost()
         self._membership.hurry()
 
+    async def _open(self) -> None:
+        self._opening = asyncio.current_task()
+        await self._membership.open()
+
     async def _end(self) -> None:
-        if self._renewing is not None:
-            self._renewing.cancel()
+        for task in (self._opening, self._renewing):
+            if task is not None:
+                task.cancel()
         await self.lost()
         await self._membership.close()
 

@@ -173,6 +173,32 @@ def test_a_mapping_that_runs_is_listed_and_shown(file, server):
         ]
 
 
+@pytest.mark.slow
+def test_a_mapping_says_when_it_runs_and_can_be_stopped_from_elsewhere(file, server):
+    with connect("127.0.0.1", server.port) as connection:
+        connection.write(b"orders", [b"x"])
+    with Background("mapping", "run", file, port=server.port) as background:
+        ready = f"mapping orders runs on 127.0.0.1:{server.port}\n".encode()
+        assert background.read_until(b"\n") == ready
+        wait_until(lambda: "idle" in listed(server), 20)
+        run = poe_here("mapping", "stop", "orders", port=server.port)
+        assert (run.returncode, lines(run)) == (0, ["orders\tstopped"])
+        assert background.process.wait(20) == 0
+        assert "\tstopped\t" in listed(server)
+    run = poe_here("mapping", "stop", "orders", port=server.port)
+    assert run.returncode == 1
+    assert complaint(run) == "poe: no mapping 'orders' runs; see `poe mapping list`"
+
+
+@pytest.mark.slow
+def test_who_waits_for_a_server_says_so_and_ends_without_a_crash(file):
+    with Background("mapping", "run", file, port=1) as background:
+        background.read_until(b"yet; waits until there is one\n", pipe=background.process.stderr)
+        code, stdout, stderr = background.end()
+        assert (code, stdout) == (143, b"")
+        assert b"ERROR" not in stderr, stderr
+
+
 def counts_of(run):
     return {row["name"]: row["counts"] for row in map(json.loads, lines(run))}
 

@@ -46,6 +46,35 @@ def test_others_are(rules):
     assert warnings(mapping(*rules)) == []
 
 
+@pytest.mark.parametrize(
+    ("pattern", "operator"),
+    [
+        ({"gtt": 100}, "gt"),
+        ({"gte": 100}, "ge"),
+        ({"startsWith": "x"}, "prefix"),
+        ({"prefex": "x"}, "prefix"),
+        ({"exist": True}, "exists"),
+    ],
+    ids=str,
+)
+def test_a_field_that_is_called_nearly_as_an_operator_is_told(pattern, operator):
+    [name] = pattern
+    [told] = warnings(mapping({"body": {"order": {"amount": pattern}}}))
+    assert told == (
+        f"rule 'r0': body.order.amount.{name} is a field; "
+        f"if an operator is meant, write {operator!r}"
+    )
+    assert warnings(mapping({"body": pattern})) == []  # fields of the body itself
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [{"note": "x"}, {"min": 1}, {"anyone": "x"}, {"gt": 1}, {".gt": 1}, {"a": 1, "gtt": 2}],
+)
+def test_fields_are_not(pattern):
+    assert warnings(mapping({"body": {"amount": pattern}})) == []
+
+
 def test_a_rule_of_a_topic_that_is_not_read_is_never_reached():
     assert warnings(mapping({"topic": "bills"})) == [
         "rule 'r0' is never reached: the mapping does not read bills"

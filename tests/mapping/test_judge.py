@@ -80,6 +80,20 @@ def test_ordered_retries_hold_the_partition_as_often_as_the_file_says():
     assert (held.place, held.kind, held.attempts_max) == (1, "retry", 6)
 
 
+@pytest.mark.parametrize("retries", ["ordered", "unordered"])
+def test_what_cannot_be_decoded_is_not_tried_again(retries):
+    rule = Rule(id="all", fate=Route(to=("out",)), body={"type": "order"})
+    options = {"decode": "json", "rules": (rule,), "retries": retries}
+    values = [b'{"type": "order"}', b"{", b'{"type": "order"}']
+    judged = judge(on_error=OnError(retry=5), **options).judge(batch(*values))
+    assert judged.held is None
+    assert judged.decided.puts[b"out"].places == [0, 2]
+    assert judged.decided.puts[b"m.dead"].places == [1]
+    assert judged.decided.puts[b"m.dead"].headers[0]["poe.rule"] == b"decode"
+    held = judge(on_error=OnError(retry=5, then="stop"), **options).judge(batch(*values)).held
+    assert (held is None) == (retries == "unordered")  # the file may say "bytes" next time
+
+
 def test_pauses_double_up_to_the_most():
     pause_s = judge(on_error=OnError(backoff_s=(1, 60))).pause_s
     held = Held(0, "retry", "rule", "why")
