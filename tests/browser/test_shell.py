@@ -107,6 +107,7 @@ def test_a_message_is_put_found_and_opened(view):
     page.get_by_role("button", name="Put…").click()
     page.get_by_label("Value").fill('{"who": "here"}')
     page.get_by_role("dialog").get_by_role("button", name="Put").click()
+    page.get_by_role("dialog").wait_for(state="detached")  # it is stored
     page.get_by_label("Find").fill("here")
     page.keyboard.press("Enter")
     page.get_by_text("1 found").wait_for()
