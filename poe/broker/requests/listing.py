@@ -22,7 +22,7 @@ SegmentRows: TypeAlias = list[tuple[ActorRef | None, SegmentInfo]]
 """The appendix servers of a topic, oldest first, each with what it tells of its segment; None of a
 topic that rests, which has none."""
 
-_TOLD_COUNT = 50
+TURN_COUNT: Final = 50
 """Topics or segments of which a listing is told before others have their turn."""
 _PAUSE_S = 0.001
 """What a listing then pauses for each that is under way, so that together they fill no core."""
@@ -60,7 +60,7 @@ async def pages(
     actor: GenServer,
     routes: RoutingTable,
     wanted: Page = ALL_TOPICS,
-    turn_count: int = _TOLD_COUNT,
+    turn_count: int = TURN_COUNT,
     permissions: Permissions = ALL_PERMISSIONS,
 ) -> AsyncGenerator[list[bytes], None]:
     """Yield topics, sorted, `turn_count` at a time, and let others between them.
@@ -131,7 +131,7 @@ async def describe_route(actor: GenServer, route: Route) -> SegmentRows:
     """Ask the appendix servers of a topic; one that is being restarted is left out."""
     rows: SegmentRows = []
     for number, ref in enumerate(route.refs, 1):
-        if number % _TOLD_COUNT == 0:
+        if number % TURN_COUNT == 0:
             await actor.sleep(_PAUSE_S)
         with contextlib.suppress(ActorDead):  # it is being restarted, or has expired
             rows.append((ref, await actor.call(ref, Describe())))

@@ -16,7 +16,15 @@ from poe.broker.registry.topic_registry import AdoptTopic, AlterTopic, CreateTop
 from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.groups import GROUPS, ForgetUnits
-from poe.broker.requests.listing import Page, SegmentRows, describe, may_tell, page_of, pages
+from poe.broker.requests.listing import (
+    TURN_COUNT,
+    Page,
+    SegmentRows,
+    describe,
+    may_tell,
+    page_of,
+    pages,
+)
 from poe.broker.requests.log_messages import LOGS, AlterLog, CreateLog, DeleteLog
 from poe.broker.requests.logs import replicated_partitions, trim_log
 from poe.broker.requests.queues import describe_queue
@@ -107,7 +115,9 @@ async def topic_list(handler: RequestHandler, arguments: Arguments) -> dict[byte
     after, count, are_all = page_of(arguments)
     is_brief = arg.flag(arguments, "brief")
     told: dict[bytes, Any] = {}
-    async with aclosing(_names(handler, after)) as found:
+    # Of names alone as many fit into a turn as into an answer.
+    turn_count = _PAGE_COUNT if is_brief else TURN_COUNT
+    async with aclosing(_names(handler, after, turn_count)) as found:
         async for names in found:
             for name in names:
                 if len(told) >= count:
@@ -207,13 +217,16 @@ def _roles_text(counts: Counter[str]) -> str:
     return " ".join(f"{counts[role]} {role}" for role in "wrh" if counts[role])
 
 
-async def _names(handler: RequestHandler, after: bytes) -> AsyncGenerator[Iterable[bytes], None]:
+async def _names(
+    handler: RequestHandler, after: bytes, turn_count: int
+) -> AsyncGenerator[Iterable[bytes], None]:
     """Yield all topics behind one, sorted, in parts: those with segments, and those without."""
     routes = handler.routes
     properties = _properties(handler, after)
     described = [each for each in properties.described() if each > after]
     at = 0
-    async with aclosing(pages(handler.actor, routes, Page(after, are_all=True))) as found:
+    asked = Page(after, are_all=True)
+    async with aclosing(pages(handler.actor, routes, asked, turn_count)) as found:
         async for names in found:
             begin = at
             while at < len(described) and described[at] <= names[-1]:
