@@ -28,6 +28,7 @@ def cluster_application() -> typer.Typer:
     application.command("report")(report)
     application.command("logs")(logs)
     application.command("verify")(verify)
+    application.command("move")(move)
     return application
 
 
@@ -194,6 +195,25 @@ def verify(
         write_error("there is no replicated topic to compare")
     if not are_same:
         raise typer.Exit(1)
+
+
+@asks_server
+def move(
+    topic: Annotated[
+        bytes, typer.Argument(metavar="TOPIC", parser=topic_name, help="A replicated one.")
+    ],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="Its name, or how its id begins.")],
+    *,
+    endpoint: Endpoint,
+) -> None:
+    """Have a node lead a replicated topic, or one of its partitions.
+
+    Puts go on after some milliseconds, where an election after a kill takes seconds: do so before
+    you stop the node that leads. `poe cluster logs --format json` tells who does.
+    """
+    with endpoint.connect() as connection:
+        connection.control("cluster_move", topic=topic, node=node)
+    write_line(f"{topic_text(topic)} is led by {printable(node)}")
 
 
 def _names(connection: Any) -> dict[str, str]:  # noqa: ANN401 - of either style

@@ -34,7 +34,14 @@ from poe.cluster.log.engine import (
     Stored,
     StreamState,
 )
-from poe.errors import CatalogChangedMeanwhile, NoQuorum, PoeError, TooFewNodes, UnknownStream
+from poe.errors import (
+    CatalogChangedMeanwhile,
+    NoQuorum,
+    PoeError,
+    TooFewNodes,
+    UnknownNode,
+    UnknownStream,
+)
 
 VERSION: Final = "simulated"
 ID_KNOWN_US: Final = 120_000_000
@@ -165,6 +172,8 @@ class SimulatedLog:
         self.dice = dice
         self.is_leaderless = False
         """Whether an election is under way: nothing is agreed on meanwhile."""
+        self.preferred: dict[str, str] = {}
+        """Who is to lead a stream."""
         self._cut: set[str] = set()
         self._paused: set[str] = set()
         self._engines: dict[str, SimulatedEngine] = {}
@@ -294,10 +303,12 @@ class SimulatedLog:
             for each in self.names
         }
 
-    def leader(self, name: str) -> str:
+    def leader(self, name: str, stream: str = "") -> str:
         """Return who leads, as a node knows it; empty: nobody."""
         there = [each for each in self.names if self.is_there(each)]
-        return there[0] if self.agrees(name) else ""
+        wanted = self.preferred.get(stream)
+        first = wanted if wanted in there else there[0]
+        return first if self.agrees(name) else ""
 
     def joined(self, engine: "SimulatedEngine") -> None:
         """Count an engine as that of its node."""
@@ -628,7 +639,7 @@ class SimulatedEngine:
                 return UnknownStream(stream)
             reached = self._log.reached(self.name)
             replicas = {name: 0 if there else -1 for name, there in reached.items()}
-            leader = self._log.leader(self.name)
+            leader = self._log.leader(self.name, stream)
             return StreamState(
                 found.first_place, found.last_place, found.size_bytes, leader, replicas
             )
@@ -646,6 +657,19 @@ class SimulatedEngine:
             self._end(asked, EngineState(VERSION, leader, reached, size_bytes))
 
         self._log.later(self.name, "ask", "", look)
+
+    def lead(self, stream: str, node: str, told: Callable[[PoeError | None], None]) -> None:
+        """Have a node lead a stream."""
+
+        def prefer() -> PoeError | None:
+            if stream not in self._log.streams:
+                return UnknownStream(stream)
+            if not self._log.reached(self.name).get(node):
+                return UnknownNode(node)
+            self._log.preferred[stream] = node
+            return None
+
+        self._ask(f"stream {stream}", told, prefer)
 
     def forget_node(self, node: str, told: Callable[[PoeError | None], None]) -> None:
         """Take a node out."""

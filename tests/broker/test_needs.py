@@ -62,6 +62,7 @@ NEEDED = {
     "cluster_report": ["admin"],
     "cluster_logs": ["admin"],
     "cluster_verify": ["admin"],
+    "cluster_move": ["admin"],
     "sync": ["write topic"],
     "copy": ["read source", "write topic"],
     "create": ["create topic"],

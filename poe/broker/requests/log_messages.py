@@ -5,7 +5,7 @@ A node without an engine for it has none of them: `RoutingTable.replicas` is Non
 To the registry of replicated topics, by its name `LOGS`:
 
     CreateLog, AlterLog, DeleteLog      answer as the topic registry does, once a majority agrees
-    DescribeLogs, ForgetLogNode
+    DescribeLogs, MoveLog, ForgetLogNode
 
 To the replica of a partition, whose address is in `RoutingTable.replicas`:
 
@@ -15,7 +15,7 @@ To the replica of a partition, whose address is in `RoutingTable.replicas`:
 Errors are `PoeError`s.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -86,6 +86,21 @@ class DescribeLogs:
 @dataclass(frozen=True, slots=True)
 class VerifyLog:
     """Compare the copy with those of other nodes; answers a row for each node."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveLog:
+    """Have a node lead some partitions of a replicated topic; answers None.
+
+    Raises:
+        UnknownTopic: this node has no copy of one.
+        UnknownNode: the node has no replica of one, or is not reached.
+        NoQuorum: it does not lead one in time; it may later all the same.
+    """
+
+    topics: Sequence[bytes]
+    node: str
+    """Id of its folder, in hexadecimal digits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,6 +164,7 @@ OPERATION_NEEDS: Final[dict[str, _Needs]] = {
     "cluster_forget": _node("admin"),
     "cluster_report": _node("admin"),
     "cluster_logs": _node("admin"),
+    "cluster_move": _node("admin"),
     "cluster_verify": _node("admin"),
     "sync": _sync,
     "copy": _copy,
@@ -208,6 +209,7 @@ OPERATION_NEEDS: Final[dict[str, _Needs]] = {
 AUDITED: Final = frozenset(
     {
         "cluster_forget",
+        "cluster_move",
         "delete",
         "group_delete",
         "group_reset",

@@ -4,7 +4,7 @@ A queue across nodes is looked for among those of the cluster. Where there is no
 topic of this node's own, that is put onto: it is a queue of one node.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -14,7 +14,8 @@ from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.delayed import put_later
 from poe.broker.requests.listing import may_tell
-from poe.broker.requests.log_messages import LOGS, ForgetLogNode
+from poe.broker.requests.log_messages import LOGS, ForgetLogNode, MoveLog
+from poe.broker.requests.logs import replicated_partitions
 from poe.broker.requests.queue_messages import (
     QUEUES,
     Browsed,
@@ -29,6 +30,7 @@ from poe.broker.requests.queue_messages import (
 from poe.broker.requests.request_handler import QUEUE_PUT_S, WAIT_MAX_S, RequestHandler
 from poe.broker.requests.retry import until_answered
 from poe.errors import (
+    NoLogEngine,
     NotAQueue,
     NotInCluster,
     PoeError,
@@ -36,10 +38,13 @@ from poe.errors import (
     RemoteProtocolError,
     ReservedTopic,
     TopicExists,
+    UnknownNode,
     UnknownQueue,
+    UnknownTopic,
 )
 from poe.errors.short_text import short_repr
 from poe.protocol import IndexedRecords
+from poe.protocol.maps import take_text
 from poe.record import RECORD_HEADER_BYTES
 from poe.storage import POINTER_MAX, Messages
 from poe.topic_name import folder_name
@@ -223,16 +228,52 @@ async def _forget(handler: RequestHandler, arguments: Arguments) -> Any:  # noqa
     """
     node = arguments.get("node")
     if handler.routes.replicas is not None and isinstance(node, str):
-        members = await _of_cluster("cluster_members")(handler, {})
-        found = [
-            each
-            for each in members
-            if node and (each["name"] == node or each["id"].startswith(node))
-        ]
-        if len(found) == 1 and found[0]["liveness"] == "down":
-            request = ForgetLogNode(found[0]["id"].partition(".")[0])
-            await handler.actor.call(LOGS, request, timeout_s=None)
+        with suppress(UnknownNode):
+            member = await _member(handler, node)
+            if member["liveness"] == "down":
+                await handler.actor.call(LOGS, ForgetLogNode(_engine_name(member)), timeout_s=None)
     return await _of_cluster("cluster_forget")(handler, arguments)
+
+
+async def _move(handler: RequestHandler, arguments: Arguments) -> None:
+    """Have a node lead all partitions of a replicated topic, or one of them.
+
+    Raises:
+        NoLogEngine: this node has no engine.
+        UnknownNode: no member is meant, more than one, or one that has no replica.
+        UnknownTopic: there is no replicated topic of that name.
+        NoQuorum: the node does not lead in time.
+    """
+    if handler.routes.replicas is None:
+        raise NoLogEngine
+    topic, member = (
+        arg.topic(arguments),
+        await _member(handler, take_text(arguments, "node", "cluster_move")),
+    )
+    parts = replicated_partitions(handler, topic)
+    if not parts:
+        raise UnknownTopic(topic)
+    await handler.actor.call(LOGS, MoveLog(parts, _engine_name(member)), timeout_s=None)
+
+
+async def _member(handler: RequestHandler, node: str) -> Mapping[str, Any]:
+    """Return the member of a name, or whose id begins so.
+
+    Raises:
+        UnknownNode: there is none, or more than one.
+    """
+    members = await _of_cluster("cluster_members")(handler, {})
+    found = [
+        each for each in members if node and (each["name"] == node or each["id"].startswith(node))
+    ]
+    if len(found) != 1:
+        raise UnknownNode(node)
+    return found[0]  # type: ignore[no-any-return]  # as the op answers
+
+
+def _engine_name(member: Mapping[str, Any]) -> str:
+    """Return what engines call a member: by the id of its folder."""
+    return str(member["id"]).partition(".")[0]
 
 
 async def _ensure(handler: RequestHandler, name: bytes, copies: int) -> None:
@@ -322,5 +363,6 @@ QUEUE_OPERATIONS: Final[dict[str, Callable[[RequestHandler, Arguments], Awaitabl
     "queue_dump": _queue_dump,
     **{op: _of_cluster(op) for op in ("cluster", "cluster_members", "cluster_report")},
     "cluster_forget": _forget,
+    "cluster_move": _move,
 }
 """The operations by name."""

@@ -238,6 +238,14 @@ class LogEngine(Protocol):
         """Take a node that will not come back out of the engine; its streams get another one."""
         ...
 
+    def lead(self, stream: str, node: str, told: Callable[[PoeError | None], None]) -> None:
+        """Have a node lead a stream, of which it has a replica.
+
+        Told `NoQuorum` where it does not lead it in time, `UnknownStream` without the stream,
+        `UnknownNode` where the node has no replica, or cannot be reached.
+        """
+        ...
+
     def metrics(self) -> dict[str, Any]:
         """Return counts since `open`, by name."""
         ...

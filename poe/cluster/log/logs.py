@@ -8,7 +8,7 @@ anew.
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from poe.broker.requests.log_messages import (
     DeleteLog,
     DescribeLogs,
     ForgetLogNode,
+    MoveLog,
 )
 from poe.cluster.log.engine import (
     CatalogChanged,
@@ -226,6 +227,8 @@ class Logs(GenServer):
                     await self._delete(topic)
                 case DescribeLogs(has_streams):
                     answer = await self._describe(has_streams=has_streams)
+                case MoveLog(topics, node):
+                    await self._move(topics, node)
                 case ForgetLogNode(node):
                     await self._forget(node)
                 case _:
@@ -578,6 +581,13 @@ class Logs(GenServer):
         del self._refs[topic]
         (self._parts.routes.replicas or {}).pop(topic, None)
         self._delays.begin(topic, self._parts.restarts)
+
+    async def _move(self, topics: Sequence[bytes], node: str) -> None:
+        for topic in topics:
+            stream = self._streams.get(topic)
+            if stream is None:
+                raise UnknownTopic(topic)
+            await self._ask(partial(self._engine.lead, stream, node))
 
     async def _forget(self, node: str) -> None:
         with contextlib.suppress(UnknownNode):  # it never had an engine, or was forgotten before

@@ -17,6 +17,7 @@ DELETE: Final = "$JS.API.STREAM.DELETE."
 CONSUMER_CREATE: Final = "$JS.API.CONSUMER.CREATE."
 CONSUMER_DELETE: Final = "$JS.API.CONSUMER.DELETE."
 NEXT: Final = "$JS.API.CONSUMER.MSG.NEXT."
+STEP_DOWN: Final = "$JS.API.STREAM.LEADER.STEPDOWN."
 REMOVE_SERVER: Final = "$JS.API.SERVER.REMOVE"
 
 # Codes of errors, which never change their meaning: `server/errors.json` of nats-server.

@@ -39,6 +39,7 @@ from poe.cluster.log.nats_api import (
     NOT_A_MEMBER,
     REMOVE_SERVER,
     REPLICAS_ALONE,
+    STEP_DOWN,
     STREAM_NAME_IN_USE,
     STREAM_NOT_FOUND,
     UPDATE,
@@ -89,6 +90,8 @@ _REVISION: Final = "Nats-Expected-Last-Subject-Sequence"
 _NOT_REACHED: Final = "the node's engine is not reached"
 _NOT_YET: Final = "nats-server does not listen yet"
 _ENGINE: Final = "the engine"
+_LEAD_LOOK_S: Final = 0.25
+"""Between two looks whether a stream is led by whom it is to be."""
 
 Told = Callable[[Stored | NotStored], None]
 
@@ -263,6 +266,10 @@ class NatsEngine:
     def forget_node(self, node: str, told: Callable[[PoeError | None], None]) -> None:
         """Take a node out of the engine."""
         self._answer(self._forget(node), told, NoQuorum(_ENGINE))
+
+    def lead(self, stream: str, node: str, told: Callable[[PoeError | None], None]) -> None:
+        """Have a node lead a stream."""
+        self._answer(self._lead(stream, node), told, NoQuorum(stream))
 
     def metrics(self) -> dict[str, Any]:
         """Return counts since `open`."""
@@ -745,6 +752,22 @@ class NatsEngine:
             nodes | ({leader: True} if leader else {}),
             int(used.get("storage", 0)),
         )
+
+    async def _lead(self, stream: str, node: str) -> None:
+        state = await self._stream_state(stream, ADMIN_S)
+        if state.replicas.get(node, -1) < 0:
+            raise UnknownNode(node)
+        subject = STEP_DOWN + self._names.stream(stream)
+        try:
+            async with asyncio.timeout(ADMIN_S):
+                while state.leader != node:
+                    # Whoever is elected meanwhile may have heard nothing of it.
+                    await self._api(subject, {"placement": {"preferred": node}}, stream)
+                    await asyncio.sleep(_LEAD_LOOK_S)
+                    with contextlib.suppress(NoQuorum):
+                        state = await self._stream_state(stream, ADMIN_S)
+        except TimeoutError:
+            raise NoQuorum(stream) from None
 
     async def _forget(self, node: str) -> None:
         self._there(_ENGINE)

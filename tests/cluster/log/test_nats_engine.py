@@ -484,6 +484,16 @@ def ask_server(node: EngineNode, subject: str, question: dict[str, Any]) -> dict
     return asyncio.run(ask())
 
 
+def test_a_stream_is_led_by_whom_it_is_given_to(engines):
+    a = engines["a"]
+    for name in ("b", "c", "a"):
+        assert a.call(lambda told, name=name: a.engine.lead("s", name, told)) is None
+        assert a.stream_state("s").leader == name
+        assert isinstance(a.publish("s", b"x" + name.encode()), Stored)
+    assert isinstance(a.call(lambda told: a.engine.lead("s", "z", told)), UnknownNode)
+    assert isinstance(a.call(lambda told: a.engine.lead("none", "b", told)), UnknownStream)
+
+
 def test_a_node_that_is_forgotten_is_replaced_by_another_one(start_engines):
     engines = start_engines(4)
     engines.make_stream("s")
