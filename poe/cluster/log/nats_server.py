@@ -24,6 +24,7 @@ from poe.actors import OsProcess
 from poe.cluster.log.engine import ENTRY_MAX_BYTES
 from poe.cluster.log.nats_process import PORTS_SUFFIX
 from poe.cluster.log.nats_target import Login, NatsTarget
+from poe.cluster.log.nats_watch import NatsWatch
 from poe.cluster.options import ClusterOptions
 from poe.errors import LogEngineMissing, LogEngineUnfit
 from poe.supervision import (
@@ -230,11 +231,14 @@ class NatsServer:
             backoff=Backoff(first_s=0.2, max_s=10.0, jitter=0.2),
             name=LOG_SERVER,
         )
+        watch = ChildSpec(
+            id="log_server_watch", actor=NatsWatch, args=(self, LOG_SERVER_SUP, LOG_SERVER)
+        )
         flags = SupervisorFlags(strategy=Strategy.ONE_FOR_ONE, intensity=10, period_s=60)
         return ChildSpec(
             id=LOG_SERVER_SUP,
             actor=Supervisor,
-            args=(flags, [child]),
+            args=(flags, [child, watch]),
             kind=ChildKind.SUPERVISOR,
             name=LOG_SERVER_SUP,
         )

@@ -2,6 +2,8 @@
 
     log_sup                  one_for_one
     ├── log_server_sup       only where the node starts its engine itself: see `nats_server.py`
+    │   ├── log_server
+    │   └── log_server_watch starts that anew where it runs and stores nothing
     └── copies_sup           one_for_all
         ├── replica_sup      simple_one_for_one, temporary children: a partition each
         └── logs             owns the way to the engine, knows all replicated topics, and starts

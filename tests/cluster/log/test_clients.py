@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from poe.client import Consumer, Producer
+from poe.client import Consumer, Delivery, Producer
 from tests.cluster.log.test_log_faults import are_same, make_topic
 from tests.cluster.nodes import nodes
 from tests.waiting import wait_until
@@ -26,7 +26,9 @@ def check_kills(folder, kills, seed):
     dice = random.Random(seed)
     with nodes(folder, 3, *OPTIONS) as made:
         make_topic(made)
-        is_over, found, sent = threading.Event(), [], []
+        is_over = threading.Event()
+        found: list[int] = []
+        sent: list[Delivery] = []
 
         def produce():
             with Producer(made.url, **PRODUCER) as producer:
@@ -39,6 +41,7 @@ def check_kills(folder, kills, seed):
                 for received in consumer:
                     if received.value == b"over":
                         return
+                    assert received.value is not None
                     found.append(int(received.value))
 
         threads = [threading.Thread(target=each, daemon=True) for each in (produce, consume)]
@@ -56,8 +59,8 @@ def check_kills(folder, kills, seed):
         is_over.set()
         threads[0].join(120)
         assert not threads[0].is_alive()
-        for each in sent:
-            each.result(0)
+        for delivery in sent:
+            delivery.result(0)
         with Producer(made.url) as producer:
             producer.produce_sync("t", b"over")
         threads[1].join(120)

@@ -25,6 +25,8 @@ from tests.cluster.log.log_witness import LogWitness
 from tests.cluster.network import network
 from tests.cluster.nodes import CALL_S, PORT, Nodes, nodes
 from tests.waiting import wait_until
+from torture.disk import powered_disk
+from torture.scenario import missing
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -261,6 +263,31 @@ def check_leader_kills(made, count):
 
 def _other(made, node):
     return next(each for each in made if each is not node).host.client_address
+
+
+@pytest.mark.skipif(missing("loop") is not None, reason=str(missing("loop")))
+def test_a_node_whose_disk_was_full_is_a_replica_again_once_there_is_room(nats_program, tmp_path):
+    del nats_program
+    with network(3) as net, powered_disk(tmp_path / "disk", 128) as disk:
+        options = ["--log-engine", "nats", "--put-timeout", "5", "--min-free", "0"]
+        made = Nodes.joined(net, tmp_path, options)
+        full = made["c"]
+        full.folder = disk.folder / "node"
+        with made.running():
+            make_topic(made)
+            with LogWitness(made) as witness:
+                witness.wait_more(60)
+                filler = disk.folder / "filler"
+                with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+                    while file.write(bytes(1 << 20)):
+                        pass
+                witness.wait_more(200, 60)
+                wait_until(lambda: "stores nothing any more" in full.log.read_text(), 60)
+                filler.unlink()
+                witness.wait_more(60, 60)
+            witness.judge()
+            wait_until(lambda: is_led_by_three(made["a"]), 60)
+            wait_until(lambda: are_same(made["a"]), 60)
 
 
 def test_a_topic_is_moved_from_node_to_node_while_it_is_put_onto(three):
