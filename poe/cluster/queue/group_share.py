@@ -326,6 +326,8 @@ class GroupShare:
         found = self._found(stream, want)
         if found is None:
             return None
+        if self._unheard:
+            self._note_unheard(stream, found)  # who gets it may know nothing of them
         batches = tuple(self._copies.batches(stream, found.after, found.last))
         return Lendable(found.last, found.count, batches)
 

@@ -96,6 +96,19 @@ def test_what_a_silent_node_gets_from_others_counts_as_well():
     assert told(node) == [(2, 4, "may", UNHEARD, (ME, OTHER))]
 
 
+def test_what_a_silent_node_holds_and_another_one_gets_may_have_come_from_both():
+    nodes = Sharers((X,), (Y,))
+    gone = node_ref(9)
+    nodes[0].share.peer_up(peer_of(gone), nodes[0].now_us)
+    nodes[0].share.peer_down(gone, nodes[0].now_us)
+    nodes[0].held[gone, MINE] = [(0, 2)]  # it was heard of later
+    nodes[0].hold(MINE, 0, 2)
+    nodes[1].lease(Y, 10, wait_s=1.0)
+    nodes.sleep(0.1)
+    nodes.gossip()
+    assert told(nodes[0]) == [(0, 2, "may", UNHEARD, (nodes[0].ref, gone))]
+
+
 def test_what_was_lent_and_taken_back_before_the_node_was_known_to_be_gone_may_have_come_from_it():
     nodes = Sharers((X,), (Y,), lease_s=5.0)
     nodes[0].hold(MINE, 0, 2)
