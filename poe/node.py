@@ -228,6 +228,7 @@ class Node:
         options = self.config.cluster if joined is None else joined.options
         if self._log_engine is None and (options.log_engine is None or joined is None):
             return None
+        from poe.cluster.log.claims import Claims  # noqa: PLC0415 - a node without loads none of it
         from poe.cluster.log.logs import LogParts  # noqa: PLC0415 - a node without loads none of it
         from poe.cluster.log.tree import log_spec, open_engine  # noqa: PLC0415
 
@@ -246,6 +247,7 @@ class Node:
             bytes_max=options.log_bytes_max,
             count_limit=appendix.count_limit,
             size_limit=appendix.size_limit,
+            claims=Claims(),
         )
         return log_spec(parts, server)
 

@@ -14,6 +14,7 @@ from typing import Any
 from poe.actors import ActorRef, GenServer
 from poe.broker import RegistryOptions, RoutingTable
 from poe.broker.requests.request_handler import RequestHandler
+from poe.cluster.log.claims import Claims
 from poe.cluster.log.logs import RESTARTS, LogParts
 from poe.cluster.log.tree import log_spec
 from poe.errors import PoeError
@@ -71,6 +72,7 @@ class LogNode(SimulatedNode):
             bytes_max=_STREAM_BYTES,
             count_limit=self._count_limit,
             size_limit=1 << 20,
+            claims=Claims(),
             restarts=replace(RESTARTS, seed=0),
         )
         return log_spec(parts)

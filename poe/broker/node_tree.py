@@ -20,6 +20,7 @@ Source: poe_sup.erl, appendix_sup.erl.
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from poe.broker.access.access import GATEKEEPER
@@ -32,6 +33,7 @@ from poe.broker.coordinator.registry import GroupParts
 from poe.broker.coordinator.tree import groups_spec
 from poe.broker.registry.appendix_servers import APPENDIX_SUP
 from poe.broker.registry.archiver import ARCHIVER_SUP, ArchiverParts, ArchiverSup
+from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.registry.topic_registry import RegistryParts, TopicRegistry
 from poe.broker.requests.events import EVENTS, Events
 from poe.broker.requests.pipelines import PIPELINES, Pipelines
@@ -68,8 +70,10 @@ class NodeSup(Supervisor):
     def configure(self, parts: NodeParts) -> Any:  # noqa: ANN401 - flags and specs
         """Describe the children in start order."""
         floors = GroupFloors(parts.registry.routes)
-        parts.registry.routes.topics_of_group = floors.topics
-        registry = replace(parts.registry, unread_floor=floors.floor)
+        routes = parts.registry.routes
+        routes.is_own_group = floors.may_know
+        routes.topics_of_group = partial(_topics_of_group, routes, floors)
+        registry = replace(parts.registry, unread_floor=partial(_unread_floor, routes, floors))
         groups = GroupParts(registry.routes, registry.clock, registry.store.check_sizes, floors)
         template = ChildSpec(id="appendix_server", actor=AppendixServer, restart=Restart.TEMPORARY)
         children = [
@@ -125,3 +129,23 @@ class NodeSup(Supervisor):
             children.append(listener)
         flags = SupervisorFlags(strategy=Strategy.ONE_FOR_ONE, intensity=10, period_s=1)
         return flags, children
+
+
+def _topics_of_group(routes: RoutingTable, floors: GroupFloors, group: str) -> tuple[bytes, ...]:
+    """Return the topics of a group, of this node or of replicated topics.
+
+    Raises:
+        CorruptGroup: nobody knows them any more.
+    """
+    found = floors.topics(group)
+    return found or (() if routes.log_groups is None else routes.log_groups.topics(group))
+
+
+def _unread_floor(
+    routes: RoutingTable, floors: GroupFloors, group: str, topic: bytes
+) -> int | None:
+    """Return up to which pointer a group is done with a partition; see `UnreadFloor`."""
+    found = floors.floor(group, topic)
+    if found is None and routes.log_groups is not None:
+        return routes.log_groups.floor(group, topic)
+    return found

@@ -156,6 +156,9 @@ def logs(
     )
     if engine["why"]:
         write_line(f"  {printable(engine['why'])}")
+    coordinator = told.get("groups", {}).get("node")  # an older node does not tell
+    if coordinator:
+        write_line(f"groups of replicated topics: {printable(names.get(coordinator, coordinator))}")
     for topic, each in sorted(told["topics"].items()):
         fields = (each["state"], str(each["place"]), str(each["waiting"]), each["why"])
         write_line("\t".join([topic_text(topic), *map(printable, fields)]).rstrip())

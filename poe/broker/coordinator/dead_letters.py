@@ -12,7 +12,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from poe.broker.appendix.message import GetRange
 from poe.broker.groups.dead_letters import Dying
 from poe.broker.groups.state import GroupState
+from poe.broker.registry.log_groups_table import LOG_GROUPS_TOPIC
 from poe.broker.registry.topic_registry import CreateTopic
+from poe.broker.requests.log_messages import LOGS, CreateLog
 from poe.broker.requests.request_handler import RequestHandler
 from poe.broker.requests.slices import read_records
 from poe.errors import CorruptRecord, InvalidEnvelope, TopicExists, TopicNotCreated
@@ -27,10 +29,14 @@ _COUNT_MAX = 1000
 class DeadLetters:
     """Buries what a group has given up."""
 
-    __slots__ = ("_handler", "_state")
+    __slots__ = ("_handler", "_is_of_log", "_state")
 
-    def __init__(self, handler: RequestHandler, state: GroupState) -> None:
+    def __init__(
+        self, handler: RequestHandler, state: GroupState, *, is_of_log: bool = False
+    ) -> None:
         self._handler = handler
+        self._is_of_log = is_of_log
+        """Whether any node may be the next one that buries: the topic is to be replicated."""
         self._state = state
 
     @property
@@ -70,6 +76,8 @@ class DeadLetters:
         # Also of messages that are gone: without this put those behind it would be refused.
         letters = letters or [envelope.encode(None, b"", {**_headers(dying), "poe.gone": b"1"})]
         put_id = PutId(self._state.definition.id, dying.epoch, dying.sequence)
+        if self._is_of_log:
+            await self._make_replicated()
         try:
             await self._handler.put(self._partition(), letters, None, put_id)
         except TopicNotCreated:  # by puts of others; this one must not fail for that
@@ -77,6 +85,26 @@ class DeadLetters:
                 made = CreateTopic(self.topic, TopicProperties(envelope=True))
                 await self._handler.ask_registry(made)
             await self._handler.put(self._partition(), letters, None, put_id)
+
+    async def _make_replicated(self) -> None:
+        """Make the topic as a replicated one, where there is none.
+
+        Raises:
+            TopicExists: there is one of a node alone.
+            PoeError: it cannot be made now.
+        """
+        properties = self._handler.routes.properties
+        assert properties is not None
+        found = properties.find(self.topic)
+        if found is None:
+            log = properties.find(LOG_GROUPS_TOPIC)
+            replicas = 3 if log is None else log.properties.replicas
+            made = CreateLog(self.topic, TopicProperties(envelope=True, replicas=replicas))
+            with contextlib.suppress(TopicExists):  # maybe another node has made it just now
+                await self._handler.actor.call(LOGS, made, timeout_s=None)
+            found = properties.find(self.topic)
+        if found is None or not found.properties.is_replicated:
+            raise TopicExists(self.topic)
 
     def _partition(self) -> bytes:
         """Return the topic that holds all of them, also where somebody has made several."""

@@ -15,6 +15,7 @@ from weakref import proxy
 
 from poe.actors import NO_REPLY, SHUTDOWN, ActorExit, Call, Error, GenServer, Stop, Timer
 from poe.broker.appendix.message import Put, ReleaseWaiting
+from poe.broker.coordinator.fenced_log import FENCED_WRITER, Append, Fence
 from poe.broker.coordinator.group_log import GROUPS_TOPIC, Kind, encode
 from poe.broker.coordinator.group_progress import GroupProgress
 from poe.broker.coordinator.group_topics import GroupTopics
@@ -22,9 +23,17 @@ from poe.broker.coordinator.leasing import Leased, LeasePollEnded, Leasing
 from poe.broker.coordinator.unit_watch import News
 from poe.broker.groups.state import GroupState
 from poe.broker.registry.routing_table import RoutingTable
-from poe.broker.requests.groups import GROUPS, EndGroup, GroupRequest, Undelivered, address_of
+from poe.broker.requests.groups import (
+    GROUPS,
+    REPLICATED_GROUPS,
+    EndGroup,
+    GroupRequest,
+    Undelivered,
+    address_of,
+    log_address_of,
+)
 from poe.broker.requests.request_handler import RequestHandler
-from poe.errors import ActorDead, GroupActive, GroupMismatch, PoeError, SyncFailed
+from poe.errors import ActorDead, GroupActive, GroupMismatch, NoQuorum, PoeError, SyncFailed
 from poe.protocol.leases import LeaseRequest
 from poe.storage import Clock
 
@@ -73,10 +82,17 @@ class Group(GenServer):
     """
 
     def init(
-        self, state: GroupState, topics: GroupTopics, routes: RoutingTable, clock: Clock
+        self,
+        state: GroupState,
+        topics: GroupTopics,
+        routes: RoutingTable,
+        clock: Clock,
+        fence: Fence | None = None,
     ) -> None:
-        """Take over a state that was just made, or restored."""
-        self.register(address_of(state.definition.name))
+        """Take over a state that was just made, or restored; with a fence, of replicated topics."""
+        name = state.definition.name
+        self.register(address_of(name) if fence is None else log_address_of(name))
+        self._fence = fence
         self._state = state
         self._named = state.definition.name, state.definition.id
         self._topics = topics
@@ -86,7 +102,10 @@ class Group(GenServer):
         self._progress = GroupProgress(self._handler, routes, state)
         self._leasing: Leasing | None = None
         if state.definition.mode == "shared":
-            self._leasing = Leasing(cast("GenServer", proxy(self)), self._handler, state)
+            is_of_log = fence is not None
+            self._leasing = Leasing(
+                cast("GenServer", proxy(self)), self._handler, state, is_of_log=is_of_log
+            )
         self._unwritten: list[list[Any]] = []
         self._changes_bytes = 0
         self._snapshot_bytes = _SNAPSHOT_BYTES_MIN
@@ -240,7 +259,8 @@ class Group(GenServer):
         pointer = await self._put(message)
         self._changes_bytes = 0
         self._snapshot_bytes = max(len(message), _SNAPSHOT_BYTES_MIN)
-        self.cast(GROUPS, SnapshotTaken(self._state.definition.name, pointer))
+        registry = GROUPS if self._fence is None else REPLICATED_GROUPS
+        self.cast(registry, SnapshotTaken(self._state.definition.name, pointer))
 
     async def _end(self, request: EndGroup) -> Stop | Error:
         """Write that the group is deleted, and nothing behind that."""
@@ -258,6 +278,8 @@ class Group(GenServer):
 
         Where nobody can say whether it was written, the log is asked, by the next start.
         """
+        if self._fence is not None:
+            return await self._append(message)
         messages, begun = [message], None
         route = self._routes.get(GROUPS_TOPIC)
         if route is not None:
@@ -268,6 +290,16 @@ class Group(GenServer):
             return await self._handler.put(GROUPS_TOPIC, messages, begun)
         except (ActorDead, SyncFailed) as error:
             raise ActorExit(error) from error
+
+    async def _append(self, message: bytes) -> int:
+        """Append to the log of the cluster; who coordinates no more ends, and so do its groups."""
+        try:
+            pointer: int = await self.call(FENCED_WRITER, Append(message), timeout_s=None)
+        except NoQuorum as error:  # it is another node's now
+            raise ActorExit(SHUTDOWN) from error
+        except ActorDead as error:
+            raise ActorExit(error) from error
+        return pointer
 
     # ---- requests -------------------------------------------------------------------------------
 

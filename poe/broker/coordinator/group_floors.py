@@ -35,6 +35,10 @@ class GroupFloors:
         """Take note that a group is deleted."""
         self._states.pop(group, None)
 
+    def may_know(self, group: str) -> bool:
+        """Return whether there is a group of this name, as far as the log was read."""
+        return self._groups is None or group in self._groups
+
     def floor(self, group: str, topic: bytes) -> int | None:
         """Return up to which pointer a group is done with a partition; see `UnreadFloor`."""
         if self._groups is None:

@@ -5,11 +5,12 @@ snapshot before it is kept, should the newest be damaged.
 
 Layout (msgpack):
     array of 5:
-        kind     1 snapshot, 2 changes, 3 deleted
+        kind     1 snapshot, 2 changes, 3 deleted; 4 a claim to coordinate, where nodes do so
         name     str
         id       bin, 16 bytes: of a group that was deleted and made anew, another one
-        number   of changes: how many the group had before the first of them; else 0
-        content  a map, an array of changes, or nil
+        number   of changes: how many the group had before the first of them; of a claim: the time
+                 at its node, in microseconds; else 0
+        content  a map, an array of changes, or nil; of a claim the name of its node
 """
 
 import contextlib
@@ -40,6 +41,8 @@ class Kind(IntEnum):
     SNAPSHOT = 1
     CHANGES = 2
     DELETED = 3
+    CLAIM = 4
+    """Of no group."""
 
 
 class Entry(NamedTuple):

@@ -67,12 +67,19 @@ class Leasing:
         "_watches",
     )
 
-    def __init__(self, actor: GenServer, handler: RequestHandler, state: GroupState) -> None:
+    def __init__(
+        self,
+        actor: GenServer,
+        handler: RequestHandler,
+        state: GroupState,
+        *,
+        is_of_log: bool = False,
+    ) -> None:
         self._actor = actor
         self._handler = handler
         self._state = state
         self._shared = state.shared
-        self._dead_letters = DeadLetters(handler, state)
+        self._dead_letters = DeadLetters(handler, state, is_of_log=is_of_log)
         self._ahead = LookAhead()
         self._polls: dict[Call, _Poll] = {}
         self._watches: dict[bytes, ActorRef] = {}

@@ -14,6 +14,7 @@ from weakref import proxy
 
 from poe.actors import ActorRef, Call, Error, GenServer
 from poe.broker.appendix.message import GetRange, ReleaseWaiting
+from poe.broker.coordinator.fenced_log import FENCED_WRITER, Append, Confirm, Fence
 from poe.broker.coordinator.group import SnapshotTaken
 from poe.broker.coordinator.group_floors import GroupFloors
 from poe.broker.coordinator.group_log import GROUPS_TOPIC, Entry, GroupHistory, Kind, encode
@@ -21,6 +22,8 @@ from poe.broker.coordinator.group_progress import GroupProgress
 from poe.broker.coordinator.group_topics import GroupTopics
 from poe.broker.groups.options import GroupDefinition, GroupOptions, Mode, matches
 from poe.broker.groups.state import GroupState
+from poe.broker.registry.log_groups_table import LOG_GROUPS_TOPIC
+from poe.broker.registry.queue_table import QueueTable
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.registry.topic_registry import Trim
 from poe.broker.requests.groups import (
@@ -32,7 +35,9 @@ from poe.broker.requests.groups import (
     ListGroups,
     address_of,
     is_for_queue,
+    log_address_of,
 )
+from poe.broker.requests.logs import trim_log
 from poe.broker.requests.queue_messages import QUEUES
 from poe.broker.requests.request_handler import RequestHandler
 from poe.broker.requests.slices import read_records
@@ -53,6 +58,7 @@ from poe.topic_name import folder_name
 logger = logging.getLogger("poe.broker")
 
 GROUP_SUP: Final = "group_sup"
+LOG_GROUP_SUP: Final = "log_group_sup"
 GROUPS_MAX: Final = 1000
 _READ_BYTES = 8 * 1024 * 1024
 _TRIM_S = 30.0
@@ -71,6 +77,10 @@ class GroupParts:
     check_sizes: Callable[[Messages], None]
     """Refuses messages that no topic would take."""
     floors: GroupFloors
+    fence: Fence | None = None
+    """Of the groups of replicated topics; None: they are this node's own."""
+    handover_s: float = 0.0
+    """For how long the node that coordinated before may still answer."""
 
 
 class GroupRegistry(GenServer):
@@ -83,14 +93,20 @@ class GroupRegistry(GenServer):
     async def init(self, parts: GroupParts) -> None:
         """Read what is known of groups."""
         self._parts = parts
+        is_own = parts.fence is None
+        self._log = GROUPS_TOPIC if is_own else LOG_GROUPS_TOPIC
+        self._address_of = address_of if is_own else log_address_of
+        self._group_sup = GROUP_SUP if is_own else LOG_GROUP_SUP
         self._handler = RequestHandler(cast("GenServer", proxy(self)), parts.routes)
         self._groups: dict[str, GroupHistory] = {}
         self._is_log_read = False
         self.send_after(_TRIM_S, _TRIM)
+        if not is_own:
+            return  # nobody waits for a majority before somebody asks
         try:
             await self._read_groups()
         except PoeError as error:  # the node serves all else; who asks for a group has it read
-            logger.error("topic poe.groups cannot be read: %s", error)
+            logger.error("topic %s cannot be read: %s", self._log.decode(), error)
 
     async def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
         """Find, make, list and delete groups."""
@@ -114,8 +130,8 @@ class GroupRegistry(GenServer):
         """Hear of a snapshot: what was before the one before it is needed no more."""
         if isinstance(message, ReleaseWaiting):
             for name in self._groups:
-                self.cast(address_of(name), message)
-            if self._parts.routes.queues is not None:
+                self.cast(self._address_of(name), message)
+            if self._queues is not None:
                 self.cast(QUEUES, message)
         elif isinstance(message, SnapshotTaken) and message.name in self._groups:
             self._groups[message.name].note_snapshot(message.pointer)
@@ -130,25 +146,31 @@ class GroupRegistry(GenServer):
             if self._is_log_read:
                 await self._trim()
         except PoeError as error:
-            logger.error("topic poe.groups is not trimmed: %s", error)
+            logger.error("topic %s is not trimmed: %s", self._log.decode(), error)
 
     # ---- groups ---------------------------------------------------------------------------------
 
+    @property
+    def _queues(self) -> QueueTable | None:
+        """What else there is for groups to take from, which is for this node's own alone."""
+        return self._parts.routes.queues if self._parts.fence is None else None
+
     async def _list(self) -> list[dict[str, Any]]:
         rows = [each.summary() for each in self._groups.values()]
-        if self._parts.routes.queues is not None:
+        if self._queues is not None:
             rows += await self.call(QUEUES, ListGroups(), timeout_s=None)
         return sorted(rows, key=itemgetter("group"))
 
     def _is_of_queue(self, name: str) -> bool:
         """Return whether a group takes from a queue; one of the node's own topics comes first."""
-        queues = self._parts.routes.queues
+        queues = self._queues
         return queues is not None and name not in self._groups and bool(queues.topics(name))
 
     async def _find(self, wanted: FindGroup) -> ActorRef:
         name = wanted.name
         if name not in self._groups:
-            if self._is_of_queue(name) or is_for_queue(self._parts.routes, wanted):
+            is_own = self._parts.fence is None
+            if self._is_of_queue(name) or (is_own and is_for_queue(self._parts.routes, wanted)):
                 ref: ActorRef = await self.call(QUEUES, wanted, timeout_s=None)
                 return ref
             if wanted.mode is None or not wanted.may_create:
@@ -158,7 +180,8 @@ class GroupRegistry(GenServer):
             raise GroupMismatch(name, "name", "a new group", "in use")
         if wanted.mode is not None:
             self._groups[name].check(wanted.mode, wanted.topics)
-        return self.whereis(address_of(name)) or await self._start(name, await self._restored(name))
+        running = self.whereis(self._address_of(name))
+        return running or await self._start(name, await self._restored(name))
 
     async def _create(self, wanted: FindGroup) -> ActorRef:
         if len(self._groups) >= GROUPS_MAX:
@@ -209,8 +232,8 @@ class GroupRegistry(GenServer):
     async def _start(self, name: str, state: GroupState) -> ActorRef:
         parts = self._parts
         topics = GroupTopics(parts.routes)
-        arguments = state, topics, parts.routes, parts.clock
-        ref = await start_dynamic_child(self, GROUP_SUP, *arguments)
+        arguments = state, topics, parts.routes, parts.clock, parts.fence
+        ref = await start_dynamic_child(self, self._group_sup, *arguments)
         assert ref is not None
         parts.floors.follow(state)
         self._groups[name].forget_entries()
@@ -227,13 +250,13 @@ class GroupRegistry(GenServer):
         except CorruptGroup:
             if not force:
                 raise
-            await self._handler.put(GROUPS_TOPIC, [encode(Kind.DELETED, name, b"", None)])
+            await self._put(encode(Kind.DELETED, name, b"", None))
         else:
             await self.call(ref, EndGroup(force=force), timeout_s=None)
         del self._groups[name]
         self._parts.floors.forget(name)
-        if self._parts.routes.queues is not None:
-            self._parts.routes.queues.remove_group(name)
+        if self._queues is not None:
+            self._queues.remove_group(name)
 
     async def _forget(self, topic: bytes, units: tuple[bytes, ...]) -> None:
         """Have the groups forget units that may know them; what fails is said, and stays."""
@@ -249,12 +272,23 @@ class GroupRegistry(GenServer):
     # ---- the log --------------------------------------------------------------------------------
 
     async def _read_groups(self) -> None:
+        if self._parts.fence is not None:
+            await self._begin_claim()
         self._groups = await self._read_log(0)
         self._is_log_read = True
         for name, history in self._groups.items():
-            if self.whereis(address_of(name)) is not None:  # it goes on writing
+            if self.whereis(self._address_of(name)) is not None:  # it goes on writing
                 history.forget_entries()
         self._parts.floors.know(self._groups)
+
+    async def _begin_claim(self) -> None:
+        """Wait until nobody else writes to the log, or answers for its groups.
+
+        Raises:
+            NoQuorum: another node coordinates.
+        """
+        await self.call(FENCED_WRITER, Confirm(), timeout_s=None)
+        await self.sleep(self._parts.handover_s)
 
     async def _read_log(self, pointer: int, only: str | None = None) -> dict[str, GroupHistory]:
         """Return what the log tells from behind a pointer on, of all groups or of one."""
@@ -262,19 +296,19 @@ class GroupRegistry(GenServer):
         while True:
             wanted = GetRange(pointer, POINTER_MAX, RANGE_COUNT_MAX, _READ_BYTES)
             try:
-                found = await self._handler.get_range(GROUPS_TOPIC, wanted)
+                found = await self._handler.get_range(self._log, wanted)
                 if found is None:
                     return groups
-                records = read_records(GROUPS_TOPIC, found)
+                records = read_records(self._log, found)
             except CorruptRecord as error:
-                logger.error("topic poe.groups is damaged: %s", error)
+                logger.error("topic %s is damaged: %s", self._log.decode(), error)
                 if error.pointer is None or error.pointer <= pointer:
                     raise  # which groups there are is not known
                 pointer = error.pointer
                 continue
             pointer = int(records.pointers[-1])
             for entry in _entries(records):
-                if only is None or entry.name == only:
+                if entry.kind != Kind.CLAIM and only in {None, entry.name}:
                     _take(groups, entry)
 
     async def _write_snapshot(self, state: GroupState) -> Entry:
@@ -282,21 +316,38 @@ class GroupRegistry(GenServer):
         message = encode(
             Kind.SNAPSHOT, state.definition.name, state.definition.id, state.snapshot()
         )
-        pointer = await self._handler.put(GROUPS_TOPIC, [message])
+        pointer = await self._put(message)
         entry = Entry.decode(pointer, message)
         assert entry is not None
         return entry
 
+    async def _put(self, message: bytes) -> int:
+        if self._parts.fence is None:
+            return await self._handler.put(self._log, [message])
+        pointer: int = await self.call(FENCED_WRITER, Append(message), timeout_s=None)
+        return pointer
+
     async def _trim(self) -> None:
         """Delete the segments of the log that nobody needs; renew what keeps an old one alive."""
-        route = self._parts.routes.get(GROUPS_TOPIC)
+        route = self._parts.routes.get(self._log)
         if route is None or not route.bounds:
             return
         first = min((each.first_pointer for each in self._groups.values()), default=POINTER_MAX)
         if first > route.bounds[0]:
-            await self._handler.ask_registry(Trim(GROUPS_TOPIC, first - 1))
+            await self._let_go(first - 1)
         elif len(route.bounds) > _LOG_SEGMENTS:
             await self._renew(route.bounds[0])
+
+    async def _let_go(self, pointer: int) -> None:
+        """Delete segments of the log with nothing behind a pointer.
+
+        Of the cluster's log also where another node coordinates by now: what nobody needed before
+        nobody needs again.
+        """
+        if self._parts.fence is None:
+            await self._handler.ask_registry(Trim(self._log, pointer))
+        else:
+            await trim_log(self._handler, self._log, pointer)
 
     async def _renew(self, bound: int) -> None:
         """Write snapshots of the groups that need something up to a pointer."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from poe.actors import ActorRef
 from poe.broker.appendix.counters import Counters
+from poe.broker.registry.log_groups_table import LogGroupsTable
 from poe.broker.registry.present import Present
 from poe.broker.registry.queue_table import QueueTable
 from poe.errors import NotATopic, StorageError
@@ -53,7 +54,7 @@ class RoutingTable(dict[bytes, Route]):
     A dictionary, since each request looks into it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self) -> None:  # noqa: PLR0915 - one for each thing that readers must know
         super().__init__()
         self._names: list[bytes] = []  # of the routes, sorted
         self.failures: dict[bytes, StorageError] = {}
@@ -91,6 +92,10 @@ class RoutingTable(dict[bytes, Route]):
         self.replicas: dict[bytes, ActorRef] | None = None
         """Who takes puts onto the partitions of replicated topics, which the registry of these
         alone changes; None where this node has no engine for them."""
+        self.log_groups: LogGroupsTable | None = None
+        """Which groups of replicated topics there are; None as above."""
+        self.is_own_group: Callable[[str], bool] = _is_any
+        """Tells whether a group is this node's own, or may be; nobody else is asked of it."""
         self.is_catalog_known = True
         """Whether this node knows which topics are replicated; until then a put makes none."""
         self.unnoted: set[bytes] = set()
@@ -127,7 +132,7 @@ class RoutingTable(dict[bytes, Route]):
         self.store_health = dict
         self.free_bytes = _unknown
         self.topics_of_group = _no_topics
-        self.queues = self.replicas = None
+        self.queues = self.replicas = self.log_groups = None
 
     def health(self) -> dict[str, Any]:
         """Return what is not as it should be."""
@@ -269,6 +274,10 @@ class RoutingTable(dict[bytes, Route]):
 
 def _unknown() -> None:
     return None
+
+
+def _is_any(_group: str) -> bool:
+    return True
 
 
 def _no_topics(_group: str) -> tuple[bytes, ...]:

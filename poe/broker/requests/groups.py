@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final, NoReturn
 
 from poe.actors import ActorRef, Call, GenServer
@@ -13,6 +14,13 @@ from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.byte_budget import Room
+from poe.broker.requests.log_groups import (
+    Question,
+    ask_log_groups,
+    is_replicated,
+    lease_of_log,
+    list_log_groups,
+)
 from poe.broker.requests.needs import lease_needs
 from poe.broker.requests.request_handler import WAIT_MAX_S, WAIT_SLICE_S, RequestHandler
 from poe.broker.requests.retry import may_repeat, until_answered
@@ -30,6 +38,9 @@ from poe.topic_properties import is_reserved
 
 GROUPS: Final = "groups"
 """Name of the actor that knows all groups."""
+
+REPLICATED_GROUPS: Final = "log_groups_registry"
+"""Name of the actor that knows those of replicated topics, where this node coordinates them."""
 
 _OF_MEMBERS: Final = frozenset({"group_heartbeat", "group_extend"})
 _SECONDS_MAX = 3600.0
@@ -104,6 +115,29 @@ class ForgetUnits:
 def address_of(name: str) -> str:
     """Return the name under which the actor of a group is registered."""
     return f"group {name}"
+
+
+def log_address_of(name: str) -> str:
+    """Return the name of the actor of a group of replicated topics, at the node that has it."""
+    return f"replicated group {name}"
+
+
+def is_of_log(routes: RoutingTable, find: FindGroup) -> bool:
+    """Return whether a group may be one of replicated topics, which another node may coordinate.
+
+    A group of this node's own, or of a queue, comes first.
+
+    Raises:
+        OptionError: it would be of replicated topics and of others.
+    """
+    table, name = routes.log_groups, find.name
+    if table is None:
+        return False
+    if name in table:
+        return True
+    if routes.is_own_group(name) or _queue_of(routes, name) is not None:
+        return False
+    return is_replicated(routes, find.topics) if find.mode is not None else table.are_any
 
 
 async def ask_group(
@@ -191,6 +225,10 @@ async def lease_messages(
         NotAuthorized: nobody grants to read them any more.
     """
     find, topics_of = FindGroup(request.group), handler.routes.topics_of_group
+    if begun is None and is_of_log(handler.routes, find):
+        answered = await lease_of_log(handler, request)
+        if answered is not None:
+            return answered
     left_s = min(request.wait_s, WAIT_MAX_S)
     lost: tuple[int, ...] = ()
     asked = request
@@ -232,10 +270,11 @@ async def group_operation(handler: RequestHandler, op: str, arguments: Arguments
     """
     if op == "groups":
         rows = await handler.actor.call(GROUPS, ListGroups())
+        rows = sorted([*rows, *await list_log_groups(handler)], key=itemgetter("group"))
         return [each for each in rows if handler.permissions.may(_need("describe", each["group"]))]
     name = take_name(arguments)
     if op == "group_delete":
-        return await handler.actor.call(GROUPS, DeleteGroup(name, arg.flag(arguments, "force")))
+        return await _delete(handler, name, force=arg.flag(arguments, "force"))
     parsed = GROUP_OPERATIONS[op](arguments)
     find = FindGroup(name)
     if op == "group_create" or (op == "group_join" and arguments.get("mode") is not None):
@@ -250,11 +289,37 @@ async def group_operation(handler: RequestHandler, op: str, arguments: Arguments
         if is_for_queue(handler.routes, find) and handler.routes.queue(find.topics[0]) is None:
             check(handler.permissions, [Need.of_topic("create", find.topics[0])])
     try:
+        if is_of_log(handler.routes, find):
+            answered = await ask_log_groups(handler, _question(op, find, arguments))
+            if answered is not None:
+                return answered.result
         return await ask_group(handler, find, GroupRequest(op, parsed, name))
     except UnknownGroup as error:
         if find.mode is None:
             raise
         raise _need("create", name).refusal from error
+
+
+async def _delete(handler: RequestHandler, name: str, *, force: bool) -> None:
+    if is_of_log(handler.routes, FindGroup(name)):
+        question = Question("group_delete", name, arguments={"force": force})
+        if await ask_log_groups(handler, question) is not None:
+            return
+    await handler.actor.call(GROUPS, DeleteGroup(name, force))
+
+
+def _question(op: str, find: FindGroup, arguments: Arguments) -> Question:
+    """Return what the node that coordinates is asked, which looks at the arguments again."""
+    return Question(
+        op,
+        find.name,
+        find.mode,
+        find.topics,
+        find.options,
+        find.is_new,
+        find.may_create and find.mode is not None,
+        arguments=dict(arguments),
+    )
 
 
 def _need(operation: str, group: str) -> Need:

@@ -25,6 +25,7 @@ from poe.broker.requests.listing import (
     page_of,
     pages,
 )
+from poe.broker.requests.log_groups import forget_units
 from poe.broker.requests.log_messages import LOGS, AlterLog, CreateLog, DeleteLog
 from poe.broker.requests.logs import replicated_partitions, trim_log
 from poe.broker.requests.queues import describe_queue
@@ -160,6 +161,8 @@ async def delete(handler: RequestHandler, arguments: Arguments) -> None:
         await handler.ask_registry(Delete(topic))
     # Another topic of that name is none on which the groups have been.
     await handler.actor.call(GROUPS, ForgetUnits(topic, units), timeout_s=None)
+    if described is not None and described.properties.is_replicated:
+        await forget_units(handler, topic, units)
 
 
 async def _changed(

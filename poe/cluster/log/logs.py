@@ -20,6 +20,7 @@ from poe.broker.appendix.server import REGISTRY
 from poe.broker.registry.copy_messages import InstallTopic
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.registry.topic_registry import Delete
+from poe.broker.requests.log_groups import NOT_HERE, PING
 from poe.broker.requests.log_messages import (
     AlterLog,
     CreateLog,
@@ -28,6 +29,7 @@ from poe.broker.requests.log_messages import (
     ForgetLogNode,
     MoveLog,
 )
+from poe.cluster.log.claims import CLAIM_KEY, Claim, Claims
 from poe.cluster.log.engine import (
     CatalogChanged,
     Connected,
@@ -43,6 +45,7 @@ from poe.cluster.log.engine import (
 )
 from poe.cluster.log.engine_door import Ask, EngineDoor
 from poe.cluster.log.entry import ORIGIN_BYTES
+from poe.cluster.log.log_groups import PeerQuestion as GroupQuestion
 from poe.cluster.log.peer_frames import (
     HasTopic,
     Known,
@@ -126,6 +129,8 @@ class LogParts:
     count_limit: int
     size_limit: int
     """Of the segments of topics that do not say it themselves."""
+    claims: Claims
+    """Who coordinates the groups of replicated topics."""
     restarts: Backoff = RESTARTS
 
 
@@ -289,6 +294,13 @@ class Logs(GenServer):
 
         Not in this actor's turn: two nodes that make topics at once would wait for each other.
         """
+        if asked.payload[:1] == PING:
+            groups = self._parts.claims.slot
+            if groups is None:
+                asked.answer(NOT_HERE)
+            else:
+                groups.post(GroupQuestion(asked.payload, asked.answer))
+            return
         try:
             question = decode_question(asked.payload)
         except RemoteProtocolError as error:
@@ -456,6 +468,12 @@ class Logs(GenServer):
     async def _take(self, changed: CatalogChanged) -> None:
         """Do what a record says; again is fine."""
         if changed.revision <= self._revisions.get(changed.key, 0):
+            return
+        if changed.key == CLAIM_KEY:
+            try:
+                self._parts.claims.hear(Claim.decode(changed.value, changed.revision))
+            except RemoteProtocolError as error:
+                logger.error("%s", error)
             return
         if changed.key.startswith(_PROBE_PREFIX):
             self._revisions[changed.key] = changed.revision
@@ -647,4 +665,8 @@ class Logs(GenServer):
             }
         except PoeError as error:
             engine["why"] = engine["why"] or str(error)
-        return {"engine": engine, "topics": told, "refused": refused}
+        claim = self._parts.claims.newest
+        groups = {"node": "", "claim": 0}
+        if claim is not None:
+            groups = {"node": claim.node, "claim": claim.revision}
+        return {"engine": engine, "topics": told, "refused": refused, "groups": groups}

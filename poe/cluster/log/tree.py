@@ -4,10 +4,14 @@
     ├── log_server_sup       only where the node starts its engine itself: see `nats_server.py`
     │   ├── log_server
     │   └── log_server_watch starts that anew where it runs and stores nothing
-    └── copies_sup           one_for_all
-        ├── replica_sup      simple_one_for_one, temporary children: a partition each
-        └── logs             owns the way to the engine, knows all replicated topics, and starts
-                             their replicas
+    ├── copies_sup           one_for_all
+    │   ├── replica_sup      simple_one_for_one, temporary children: a partition each
+    │   └── logs             owns the way to the engine, knows all replicated topics, and starts
+    │                        their replicas
+    └── log_groups_sup       one_for_all: the node's part in coordinating their groups
+        ├── coordination_sup         runs what coordinates, while this node does
+        ├── log_group_answers_sup    a question of another node each
+        └── log_groups               knows who coordinates, asks it, and claims to
 
 The engine may end and be started again: what is read goes on, and puts wait for it.
 """
@@ -15,8 +19,13 @@ The engine may end and be started again: what is read goes on, and puts wait for
 from pathlib import Path
 from typing import Final
 
+from poe.broker.coordinator.group_floors import GroupFloors
+from poe.broker.coordinator.registry import GroupParts
+from poe.broker.registry.log_groups_table import LogGroupsTable
+from poe.broker.requests.log_groups import LOG_GROUPS
 from poe.broker.requests.log_messages import LOGS
 from poe.cluster.log.engine import LogEngine
+from poe.cluster.log.log_groups import LogGroupParts, log_groups_spec
 from poe.cluster.log.logs import REPLICA_SUP, LogParts, Logs
 from poe.cluster.log.replica import Replica
 from poe.cluster.options import ClusterOptions
@@ -59,6 +68,10 @@ def open_engine(
 
 def log_spec(parts: LogParts, server: ChildSpec | None = None) -> ChildSpec:
     """Return the spec of the supervisor; `server` runs an engine of the node's own."""
+    routes = parts.routes
+    table = routes.log_groups = LogGroupsTable(lambda: routes.properties)
+    groups = GroupParts(routes, parts.clock, parts.check_sizes, GroupFloors(routes))
+    part = LogGroupParts(parts.engine, parts.me, parts.claims, groups, table)
     template = ChildSpec(id="replica", actor=Replica, restart=Restart.TEMPORARY)
     children = [
         ChildSpec(
@@ -78,10 +91,13 @@ def log_spec(parts: LogParts, server: ChildSpec | None = None) -> ChildSpec:
         name=COPIES_SUP,
     )
     flags = SupervisorFlags(strategy=Strategy.ONE_FOR_ONE, intensity=5, period_s=10)
+    children = [copies, log_groups_spec(part, LOG_GROUPS)]
+    if server is not None:
+        children.insert(0, server)
     return ChildSpec(
         id=LOG_SUP,
         actor=Supervisor,
-        args=(flags, [copies] if server is None else [server, copies]),
+        args=(flags, children),
         kind=ChildKind.SUPERVISOR,
         name=LOG_SUP,
     )

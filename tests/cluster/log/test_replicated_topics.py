@@ -296,7 +296,7 @@ def test_entries_that_nobody_understands_are_left_out_by_all(three, caplog):
     assert "topic t" in caplog.text
 
 
-def test_what_a_group_of_one_node_has_not_read_is_proposed_to_go_by_no_node(three):
+def test_what_a_group_has_not_read_is_proposed_to_go_by_no_node(three):
     group = {"mode": "ordered", "topics": ["t"], "group": "billing"}
     three["a"].create_topic("t", replicas=3, count_limit=10, max_age=0.1, keep_unread=["billing"])
     three["a"].control("group_create", **group)

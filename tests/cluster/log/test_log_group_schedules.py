@@ -1,0 +1,334 @@
+"""Who coordinates the groups of replicated topics is lost, comes back, and is believed no more."""
+
+from functools import partial
+from random import Random
+
+import pytest
+
+from poe.broker import control
+from poe.broker.requests.groups import lease_messages
+from poe.broker.requests.log_messages import LOGS, DescribeLogs
+from poe.broker.requests.request_handler import RequestHandler
+from poe.errors import GroupFenced, NotAuthorized, PoeError
+from poe.protocol import Done, Failed, LeaseRequest
+from poe.security.policy import TOPIC
+from poe.storage import decode_records
+from poe.testing.simulated_log import Hazards
+from tests.cluster.log.scheduled import Nodes
+
+ME = b"m" * 16
+YOU = b"y" * 16
+
+
+class GroupNodes(Nodes):
+    """With groups, which any node may be asked for."""
+
+    def control(self, name, op, within_s=30.0, **arguments):
+        answer = self.asked(name, partial(control, op=op, arguments=arguments), within_s)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def begin(self, name, op, **arguments):
+        """Ask without waiting for an answer."""
+        return self.ask(name, partial(control, op=op, arguments=arguments))
+
+    def join(self, name, member=ME, mode="ordered", **options):
+        told = self.control(
+            name,
+            "group_join",
+            group="g",
+            member=member,
+            mode=mode,
+            topics=[b"t"],
+            options=options,
+        )
+        return told["generation"]
+
+    def committed(self, generation, pointer, member=ME):
+        return {
+            "group": "g",
+            "member": member,
+            "generation": generation,
+            "positions": {b"t": pointer},
+        }
+
+    def commit(self, name, generation, pointer, member=ME):
+        told = self.committed(generation, pointer, member)
+        return self.control(name, "group_commit", **told)
+
+    def position(self, name):
+        told = self.control(name, "group_positions", group="g", member=ME)[b"t"]
+        return told and told[0]
+
+    def put_some(self, name, count):
+        """Put messages, and return their pointers."""
+        return [
+            self.asked(name, lambda handler, n=number: handler.put(b"t", [b"%d" % n]))
+            for number in range(count)
+        ]
+
+    def lease(self, name, limit=1, member=ME, **told):
+        """Ask for messages; return the lease, and what they say."""
+        request = LeaseRequest("g", member, limit, 1 << 20, **told)
+        answer = self.asked(name, lambda handler: _leased(handler, request), 40.0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def coordinator(self, asked):
+        told = self.asked(
+            asked, lambda handler: handler.actor.call(LOGS, DescribeLogs(), timeout_s=None)
+        )
+        return told["groups"]["node"]
+
+    def kill(self, name):
+        node = self.nodes[name]
+        node.die(node.disk.kill)
+
+
+async def _leased(handler, request):
+    lease, found = await lease_messages(handler, request)
+    if found is None:
+        return lease, []
+    return lease, [message for _, message in decode_records(found.records.read())]
+
+
+@pytest.fixture
+def nodes():
+    return GroupNodes()
+
+
+def test_positions_survive_the_node_that_coordinates(nodes):
+    pointers = nodes.put_some("a", 5)
+    nodes.commit("a", nodes.join("a"), pointers[2])
+    assert nodes.coordinator("b") == "a"
+    nodes.kill("a")
+    assert nodes.position("b") == pointers[2]
+    assert nodes.coordinator("c") == "b"
+    with pytest.raises(GroupFenced):
+        nodes.commit("c", 1, pointers[3])
+    nodes.commit("c", nodes.join("c"), pointers[3])
+    nodes.start(nodes.nodes["a"])
+    nodes.pass_time(2.0)
+    assert nodes.position("a") == pointers[3]
+
+
+def test_a_coordinator_that_is_cut_off_changes_nothing_when_it_is_back(nodes):
+    pointers = nodes.put_some("a", 6)
+    generation = nodes.join("a")
+    nodes.commit("a", generation, pointers[1])
+    nodes.log.cut("a")
+    late = nodes.begin("a", "group_commit", **nodes.committed(generation, pointers[5]))
+    nodes.pass_time(1.0)
+    nodes.commit("b", nodes.join("b", YOU), pointers[3], YOU)
+    stale = nodes.begin("a", "group_positions", group="g", member=ME)
+    nodes.pass_time(0.5)
+    assert not stale, "who is cut off does not know what is true"
+    nodes.log.heal("a")
+    nodes.pass_time(20.0)
+    [refused] = late
+    assert isinstance(refused, PoeError)
+    assert nodes.position("a") == nodes.position("c") == pointers[3]
+    [told] = stale
+    assert isinstance(told, PoeError) or told[b"t"][0] == pointers[3]
+
+
+def test_attempts_survive_the_node_that_coordinates(nodes):
+    nodes.put_some("a", 1)
+    nodes.join("a", mode="shared", attempts_max=3, retry_s=0.0)
+    for attempts in range(2):
+        lease, messages = nodes.lease("b", wait_s=5.0)
+        assert (lease.attempts, messages) == (attempts, [b"0"])
+        failed = Failed(lease.id, lease.after, lease.last)
+        nodes.lease("c", 0, failed=[failed])
+    nodes.kill("a")
+    nodes.join("b", mode="shared")
+    lease, _ = nodes.lease("b", wait_s=5.0)
+    assert lease.attempts == 2
+
+
+def test_a_message_that_failed_for_good_is_buried_once_on_a_replicated_topic(nodes):
+    nodes.put_some("a", 1)
+    nodes.join("a", mode="shared", attempts_max=1, retry_s=0.0)
+    lease, _ = nodes.lease("b", wait_s=5.0)
+    nodes.lease("b", 0, failed=[Failed(lease.id, lease.after, lease.last)])
+    nodes.pass_time(3.0)
+    nodes.kill("a")
+    nodes.join("c", mode="shared")
+    nodes.pass_time(3.0)
+    for name in "bc":
+        told = nodes.control(name, "describe", topic=b"g.dead")
+        assert told["properties"]["replicas"] == 3
+        assert [each["messages"] for each in told["partitions"]] == [1]
+
+
+def test_a_lease_of_who_coordinates_no_more_is_worth_nothing(nodes):
+    nodes.put_some("a", 4)
+    nodes.join("a", mode="shared")
+    old, _ = nodes.lease("a", 2)
+    nodes.log.cut("a")
+    nodes.pass_time(1.0)
+    nodes.join("b", YOU, mode="shared")
+    lease, messages = nodes.lease("b", 4, YOU, wait_s=5.0)
+    assert messages == [b"0", b"1", b"2", b"3"], "leases are not kept"
+    nodes.log.heal("a")
+    nodes.pass_time(5.0)
+    nodes.join("a", mode="shared")
+    told, _ = nodes.lease("a", 1, done=[Done(old.id)])
+    assert told.lost == (old.id,)
+    told, _ = nodes.lease("c", 0, YOU, done=[Done(lease.id)])
+    assert not told.lost
+
+
+def test_two_nodes_that_claim_at_once_agree_on_one(nodes):
+    pointers = nodes.put_some("a", 2)
+    begun = [
+        nodes.begin(
+            name, "group_join", group="g", member=member, mode="ordered", topics=[b"t"], options={}
+        )
+        for name, member in (("a", ME), ("b", YOU))
+    ]
+    nodes.pass_time(10.0)
+    assert [isinstance(told[0], dict) for told in begun] == [True, True]
+    [coordinator] = {nodes.coordinator(name) for name in "abc"}
+    assert coordinator in {"a", "b"}
+    assert len(nodes.control("c", "group", group="g")["members"]) == 2
+    epochs = [told[0]["generation"] for told in begun]
+    nodes.commit("c", max(epochs), pointers[0])
+    assert nodes.position("a") == nodes.position("b")
+
+
+def test_a_commit_whose_acknowledgement_is_lost_is_made_once_and_answered(nodes):
+    pointers = nodes.put_some("a", 3)
+    generation = nodes.join("b")
+    for at in range(3):
+        nodes.log.acks_to_lose = 3
+        assert b"t" in nodes.commit("c", generation, pointers[at])
+    assert nodes.position("a") == pointers[2]
+    nodes.kill("b")
+    assert nodes.position("c") == pointers[2]
+
+
+def test_who_coordinates_ends_a_life_and_begins_another_without_being_waited_for(nodes):
+    pointers = nodes.put_some("a", 3)
+    nodes.commit("a", nodes.join("a"), pointers[0])
+    nodes.nodes["a"].kill_actor("log_groups_writer")
+    began_s = nodes.now_s
+    nodes.commit("b", nodes.join("b"), pointers[1])
+    assert nodes.position("c") == pointers[1]
+    assert nodes.coordinator("c") == "a"
+    assert nodes.now_s - began_s < 3.0
+
+
+class OnlyGroups:
+    """Permissions of who may do everything with groups, and with topics nothing."""
+
+    def may(self, need):
+        return need.kind != TOPIC
+
+    def refusal(self, need):
+        return None if self.may(need) else need.refusal
+
+    def wrote(self, size_bytes):
+        del size_bytes
+
+
+@pytest.mark.parametrize("name", "abc")
+def test_who_may_not_read_the_topics_of_a_group_gets_nothing_of_it_at_any_node(nodes, name):
+    nodes.put_some("a", 2)
+    nodes.join("a", mode="shared")
+
+    def as_stranger(request):
+        def ask(handler):
+            permissions = OnlyGroups()
+            return request(RequestHandler(handler.actor, handler.routes, permissions=permissions))
+
+        return nodes.asked(name, ask, 30.0)
+
+    lease = LeaseRequest("g", ME, 10, 1 << 20)
+    assert isinstance(as_stranger(lambda handler: lease_messages(handler, lease)), NotAuthorized)
+    arguments = {"group": "g", "member": ME, "generation": 0, "owned": []}
+    beat = partial(control, op="group_heartbeat", arguments=arguments)
+    assert isinstance(as_stranger(beat), NotAuthorized)
+
+
+def befall(nodes, chance):
+    """Have something happen to a node, or end."""
+    name = chance.choice("abc")
+    node, log = nodes.nodes[name], nodes.log
+    is_whole = len(nodes.running) == 3
+    match chance.randrange(7):
+        case 0:
+            log.mend()
+            log.cut(name)
+        case 1:
+            log.mend()
+            log.pause(name)
+        case 2 if is_whole:
+            node.die(node.disk.kill)
+        case 3:
+            log.begin_election()
+            nodes.pass_time(chance.choice((0.5, 4.0)))
+            log.end_election()
+        case 4:
+            log.lose_connection(name)
+        case 5:
+            log.hazards = Hazards(0.05, 0.05, 0.02, 0.05, 0.1, 0.5)
+        case _:
+            log.mend()
+            for each in nodes.nodes.values():
+                if not each.is_running:
+                    nodes.start(each)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_position_that_was_acknowledged_never_goes_back(seed):
+    """Members come one after the other, at any node; late requests of earlier ones go on coming."""
+    chance = Random(f"positions {seed}")
+    nodes = GroupNodes()
+    pointers = nodes.put_some("a", 60)
+    acked = accepted_count = 0
+    for number in range(25):
+        member = b"%016d" % number
+        befall(nodes, chance)
+        nodes.pass_time(chance.choice((2.5, 6.0)))
+        name = chance.choice([each.name for each in nodes.running])
+        joined = nodes.begin(
+            name,
+            "group_join",
+            group="g",
+            member=member,
+            mode="ordered",
+            topics=[b"t"],
+            options={"session_s": 2.0},
+        )
+        for _ in range(80):
+            if joined:
+                break
+            nodes.pass_time(0.1)
+        if not joined or not isinstance(joined[0], dict) or b"t" not in joined[0]["granted"]:
+            continue
+        granted = joined[0]["granted"][b"t"][2]
+        at = granted[0] if granted else 0
+        assert at >= acked, "who takes over begins where the last one was"
+        generation = joined[0]["generation"]
+        for step in range(3):
+            next_pointer = next((each for each in pointers if each > at), at)
+            if step == 1:
+                befall(nodes, chance)
+            name = chance.choice([each.name for each in nodes.running])
+            told = nodes.begin(
+                name, "group_commit", **nodes.committed(generation, next_pointer, member)
+            )
+            nodes.pass_time(chance.choice((0.1, 0.3)))
+            if told and isinstance(told[0], dict | list) and b"t" in told[0]:
+                acked, at = max(acked, next_pointer), next_pointer
+                accepted_count += 1
+    nodes.log.mend()
+    for each in nodes.nodes.values():
+        if not each.is_running:
+            nodes.start(each)
+    nodes.pass_time(30.0)
+    assert all((nodes.position(name) or 0) >= acked for name in "abc")
+    assert accepted_count > 10, "something was committed"
