@@ -38,6 +38,7 @@ from poe.storage.slab_log import record as slab_record
 from poe.storage.store import folder_watch, store, topic_folders
 from torture.cluster_mutants import CLUSTER_MUTANTS, ClusterMutant
 from torture.group_mutants import GROUP_MUTANTS, GroupMutant
+from torture.log_group_mutants import LOG_GROUP_MUTANTS, LogGroupMutant
 from torture.log_mutants import LOG_MUTANTS, LogMutant
 from torture.slab_mutants import SLAB_MUTANTS, SlabMutant
 
@@ -82,6 +83,7 @@ Mutant = Literal[
     GroupMutant,
     ClusterMutant,
     LogMutant,
+    LogGroupMutant,
     "sync-in-loop",
     "restart-for-ever",
     "crash-takes-all",
@@ -531,6 +533,7 @@ _MUTANTS: dict[str, Callable[[Patch], None]] = {
     **GROUP_MUTANTS,
     **CLUSTER_MUTANTS,
     **LOG_MUTANTS,
+    **LOG_GROUP_MUTANTS,
     "sync-in-loop": _sync_in_loop,
     "restart-for-ever": _restart_for_ever,
     "crash-takes-all": _crash_takes_all,

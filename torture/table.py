@@ -347,6 +347,17 @@ SCENARIOS = {
             bite_count=100,
         ),
         Scenario(
+            name="log-groups",
+            rows="K2",
+            claim="positions, work and attempts survive who coordinates; zombies change nothing",
+            module="log_groups",
+            ci=40,
+            release=5_000,
+            unit="histories of 25 steps",
+            mutants=("log-groups-unfenced", "log-groups-stale", "log-groups-doubt-is-refusal"),
+            bite_count=150,
+        ),
+        Scenario(
             name="lifecycle",
             rows="R15",
             claim="sleep, wake, rotation, expiry and reads at once: no request is dropped",

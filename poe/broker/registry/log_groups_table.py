@@ -37,6 +37,10 @@ class LogGroupsTable:
         """Return the topics of a group; none of one that was not heard of."""
         return self._known.get(group, ())
 
+    def rows(self) -> list[tuple[str, tuple[bytes, ...]]]:
+        """Return all groups and their topics."""
+        return sorted(self._known.items())
+
     def learn(self, group: str, topics: Iterable[bytes]) -> None:
         """Take the topics of a group."""
         self._known[group] = tuple(topics)

@@ -14,6 +14,7 @@ error), or a byte and what belongs to it:
     T msgpack   the topics of the group are these: may they be read?
 """
 
+import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol
@@ -43,6 +44,8 @@ from poe.protocol.leases import Failed, Lease, LeaseReply, LeaseRequest
 from poe.topic_name import topic_text
 from poe.topic_properties import TopicProperties
 
+logger = logging.getLogger("poe.broker")
+
 LOG_GROUPS: Final = "log_groups"
 """Name of the actor that knows which node coordinates."""
 GROUPS_OF_LOG: Final = "who coordinates the groups of replicated topics"
@@ -55,12 +58,16 @@ TOPICS: Final = b"T"
 LEASE: Final = "lease"
 FORGET: Final = "forget"
 LIST: Final = "groups"
+UNREACHED: Final = "unreached"
+"""In place of the mode of a group that nobody can be asked for."""
 
 SERVE_S: Final = 10.0
 """For so long a group may take, and what it waits for is not counted."""
 _MARGIN_S: Final = 2.0
 _PATIENCE_S: Final = 20.0
 """For so long somebody is looked for who coordinates."""
+_LIST_S: Final = 8.0
+"""The same, of who lists groups, and has others to show."""
 _PAUSE_S: Final = 0.1
 _COPY_S: Final = 5.0
 """For so long this node's copy may be behind that of who leases messages of it."""
@@ -269,7 +276,8 @@ async def _reach(handler: RequestHandler, question: Question, wait_s: float) -> 
     """Return what whoever coordinates answers; look for them for a while."""
     table, actor = _table(handler), handler.actor
     payload = question.encode()
-    until_s = actor.monotonic_s() + _PATIENCE_S
+    patience_s = _LIST_S if question.op == LIST else _PATIENCE_S
+    until_s = actor.monotonic_s() + patience_s
     is_doubtful = False
     while True:
         if table.here is not None:
@@ -282,10 +290,13 @@ async def _reach(handler: RequestHandler, question: Question, wait_s: float) -> 
         is_doubtful = is_doubtful or answer == DOUBT
         is_late = actor.monotonic_s() >= until_s or not handler.is_wanted
         if is_doubtful and (is_late or question.op in _ONCE):
-            raise CallTimeout(GROUPS_OF_LOG, _PATIENCE_S)
+            raise CallTimeout(GROUPS_OF_LOG, patience_s)
         if is_late:
             raise NoQuorum(GROUPS_OF_LOG)
         await actor.sleep(_PAUSE_S)
+        if is_doubtful and not handler.is_wanted:
+            # Who gave it up may have said something else since, which this would come behind.
+            raise CallTimeout(GROUPS_OF_LOG, _PATIENCE_S)
 
 
 def _decode(answer: bytes) -> Any:  # noqa: ANN401 - what was asked for
@@ -376,23 +387,31 @@ def release_question(group: str, member: bytes, lease: Lease) -> Question:
 async def list_log_groups(handler: RequestHandler) -> list[dict[str, Any]]:
     """Return name, mode and topics of all groups of replicated topics.
 
-    Raises:
-        NoQuorum, CallTimeout: as `ask_log_groups`.
+    Where nobody coordinates, of those that this node has heard of, with mode `unreached`.
     """
     table = handler.routes.log_groups
     if table is None or not table.are_any:
         return []
-    answered = await _ask(handler, Question(LIST, ""), 0.0)
+    try:
+        answered = await _ask(handler, Question(LIST, ""), 0.0)
+    except (NoQuorum, CallTimeout):
+        return [
+            {"group": name, "mode": UNREACHED, "topics": list(topics)}
+            for name, topics in table.rows()
+        ]
     return [] if answered is None else list(answered.result)
 
 
 async def forget_units(handler: RequestHandler, topic: bytes, units: tuple[bytes, ...]) -> None:
     """Have the groups of replicated topics forget how far they are in one that was deleted.
 
-    Raises:
-        NoQuorum, CallTimeout: as `ask_log_groups`.
+    What fails is said, and stays: the topic is deleted all the same.
     """
     table = handler.routes.log_groups
-    if table is not None and table.are_any:
-        arguments = {"topic": topic, "units": list(units)}
+    if table is None or not table.are_any:
+        return
+    arguments = {"topic": topic, "units": list(units)}
+    try:
         await _ask(handler, Question(FORGET, "", arguments=arguments), 0.0)
+    except PoeError as error:
+        logger.error("groups do not forget topic %s: %s", topic_text(topic), error)

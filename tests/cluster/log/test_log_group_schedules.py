@@ -1,7 +1,6 @@
 """Who coordinates the groups of replicated topics is lost, comes back, and is believed no more."""
 
 from functools import partial
-from random import Random
 
 import pytest
 
@@ -13,7 +12,6 @@ from poe.errors import GroupFenced, NotAuthorized, PoeError
 from poe.protocol import Done, Failed, LeaseRequest
 from poe.security.policy import TOPIC
 from poe.storage import decode_records
-from poe.testing.simulated_log import Hazards
 from tests.cluster.log.scheduled import Nodes
 
 ME = b"m" * 16
@@ -251,84 +249,3 @@ def test_who_may_not_read_the_topics_of_a_group_gets_nothing_of_it_at_any_node(n
     arguments = {"group": "g", "member": ME, "generation": 0, "owned": []}
     beat = partial(control, op="group_heartbeat", arguments=arguments)
     assert isinstance(as_stranger(beat), NotAuthorized)
-
-
-def befall(nodes, chance):
-    """Have something happen to a node, or end."""
-    name = chance.choice("abc")
-    node, log = nodes.nodes[name], nodes.log
-    is_whole = len(nodes.running) == 3
-    match chance.randrange(7):
-        case 0:
-            log.mend()
-            log.cut(name)
-        case 1:
-            log.mend()
-            log.pause(name)
-        case 2 if is_whole:
-            node.die(node.disk.kill)
-        case 3:
-            log.begin_election()
-            nodes.pass_time(chance.choice((0.5, 4.0)))
-            log.end_election()
-        case 4:
-            log.lose_connection(name)
-        case 5:
-            log.hazards = Hazards(0.05, 0.05, 0.02, 0.05, 0.1, 0.5)
-        case _:
-            log.mend()
-            for each in nodes.nodes.values():
-                if not each.is_running:
-                    nodes.start(each)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_a_position_that_was_acknowledged_never_goes_back(seed):
-    """Members come one after the other, at any node; late requests of earlier ones go on coming."""
-    chance = Random(f"positions {seed}")
-    nodes = GroupNodes()
-    pointers = nodes.put_some("a", 60)
-    acked = accepted_count = 0
-    for number in range(25):
-        member = b"%016d" % number
-        befall(nodes, chance)
-        nodes.pass_time(chance.choice((2.5, 6.0)))
-        name = chance.choice([each.name for each in nodes.running])
-        joined = nodes.begin(
-            name,
-            "group_join",
-            group="g",
-            member=member,
-            mode="ordered",
-            topics=[b"t"],
-            options={"session_s": 2.0},
-        )
-        for _ in range(80):
-            if joined:
-                break
-            nodes.pass_time(0.1)
-        if not joined or not isinstance(joined[0], dict) or b"t" not in joined[0]["granted"]:
-            continue
-        granted = joined[0]["granted"][b"t"][2]
-        at = granted[0] if granted else 0
-        assert at >= acked, "who takes over begins where the last one was"
-        generation = joined[0]["generation"]
-        for step in range(3):
-            next_pointer = next((each for each in pointers if each > at), at)
-            if step == 1:
-                befall(nodes, chance)
-            name = chance.choice([each.name for each in nodes.running])
-            told = nodes.begin(
-                name, "group_commit", **nodes.committed(generation, next_pointer, member)
-            )
-            nodes.pass_time(chance.choice((0.1, 0.3)))
-            if told and isinstance(told[0], dict | list) and b"t" in told[0]:
-                acked, at = max(acked, next_pointer), next_pointer
-                accepted_count += 1
-    nodes.log.mend()
-    for each in nodes.nodes.values():
-        if not each.is_running:
-            nodes.start(each)
-    nodes.pass_time(30.0)
-    assert all((nodes.position(name) or 0) >= acked for name in "abc")
-    assert accepted_count > 10, "something was committed"
