@@ -41,7 +41,8 @@ def check_cuts(folder, seed, cuts):
                     world.hurt()
                 world.cut_power()
             world.put(300)
-            world.wait_until_done()
+            # Batches of seven, each of which syncs several times: 50 cuts leave thousands behind.
+            world.wait_until_done(60 + 10 * cuts)
             for topic, kind in TARGETS.items():
                 stored = world.stored(topic)
                 expected = Counter(range(kind, world.count, 3))
