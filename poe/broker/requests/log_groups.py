@@ -68,6 +68,8 @@ _PATIENCE_S: Final = 20.0
 """For so long somebody is looked for who coordinates."""
 _LIST_S: Final = 8.0
 """The same, of who lists groups, and has others to show."""
+_GUESS_S: Final = 2.0
+"""The same, of what may well be the group of a queue."""
 _PAUSE_S: Final = 0.1
 _COPY_S: Final = 5.0
 """For so long this node's copy may be behind that of who leases messages of it."""
@@ -77,6 +79,8 @@ _VERSION: Final = 1
 _FIELDS_COUNT: Final = 11
 _ONCE: Final = frozenset({"group_create", "group_delete", "group_reset"})
 """Operations that are not asked for again where nobody knows whether they were done."""
+_OF_QUEUES: Final = frozenset({"group_heartbeat", "group_extend", LEASE})
+"""Operations of members of groups that take from queues, too."""
 _READING: Final = frozenset(
     {"group_heartbeat", "group_commit", "group_positions", "group_extend", "group_join", LEASE}
 )
@@ -254,7 +258,12 @@ async def _ask(handler: RequestHandler, question: Question, wait_s: float) -> An
             topics = table.topics(question.group)
             check(handler.permissions, pattern_needs("read", topics))
             question = question._replace(readable=topics)
-        answer = await _reach(handler, question, wait_s)
+        try:
+            answer = await _reach(handler, question, wait_s)
+        except (NoQuorum, CallTimeout):
+            if _is_guess(table, question):
+                return None  # one of a queue, maybe, which needs no majority
+            raise
         if answer[:1] == TOPICS:
             table.learn(question.group, msgpack.unpackb(answer[1:]))
             continue
@@ -272,18 +281,25 @@ async def _ask(handler: RequestHandler, question: Question, wait_s: float) -> An
         return Answered(result)
 
 
+def _is_guess(table: LogGroupsTable, question: Question) -> bool:
+    """Return whether a group may as well be that of a queue, of which this node has not heard."""
+    return question.op in _OF_QUEUES and question.group not in table
+
+
 async def _reach(handler: RequestHandler, question: Question, wait_s: float) -> bytes:
     """Return what whoever coordinates answers; look for them for a while."""
     table, actor = _table(handler), handler.actor
     payload = question.encode()
-    patience_s = _LIST_S if question.op == LIST else _PATIENCE_S
+    is_guess = _is_guess(table, question)
+    patience_s = _GUESS_S if is_guess else _LIST_S if question.op == LIST else _PATIENCE_S
     until_s = actor.monotonic_s() + patience_s
     is_doubtful = False
     while True:
         if table.here is not None:
             answer = await table.here.answer(RequestHandler(actor, handler.routes), question)
         else:
-            asked = AskCoordinator(payload, SERVE_S + _MARGIN_S + wait_s)
+            serve_s = patience_s if is_guess else SERVE_S + _MARGIN_S
+            asked = AskCoordinator(payload, serve_s + wait_s)
             answer = await actor.call(LOG_GROUPS, asked, timeout_s=None)
         if answer not in {NOT_HERE, DOUBT}:
             return bytes(answer)

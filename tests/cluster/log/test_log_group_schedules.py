@@ -12,6 +12,7 @@ from poe.errors import GroupFenced, NotAuthorized, PoeError
 from poe.protocol import Done, Failed, LeaseRequest
 from poe.security.policy import TOPIC
 from poe.storage import decode_records
+from poe.testing.simulated_log import CALM, Hazards
 from tests.cluster.log.scheduled import Nodes
 
 ME = b"m" * 16
@@ -249,3 +250,47 @@ def test_who_may_not_read_the_topics_of_a_group_gets_nothing_of_it_at_any_node(n
     arguments = {"group": "g", "member": ME, "generation": 0, "owned": []}
     beat = partial(control, op="group_heartbeat", arguments=arguments)
     assert isinstance(as_stranger(beat), NotAuthorized)
+
+
+@pytest.mark.parametrize("steps", range(54, 62, 2))
+def test_who_still_answers_is_waited_for_before_another_node_does(nodes, steps):
+    """A node is claimed from while it is well, and hears of nothing from about then on."""
+    pointers = nodes.put_some("a", 3)
+    nodes.commit("a", nodes.join("a"), pointers[0])
+    nodes.log.hazards = Hazards(lose_ask=1.0)
+    joined = nodes.begin(
+        "b", "group_join", group="g", member=YOU, mode="ordered", topics=[b"t"], options={}
+    )
+    for _ in range(steps):
+        nodes.begin("a", "group_positions", group="g", member=ME)
+        nodes.pass_time(0.05)
+    nodes.log.pause("a")
+    nodes.log.hazards = CALM
+    while not joined:
+        nodes.pass_time(0.02)
+    committed = nodes.committed(joined[0]["generation"], pointers[2], YOU)
+    told = nodes.begin("b", "group_commit", **committed)
+    while not told:
+        nodes.pass_time(0.02)
+    late = nodes.begin("a", "group_positions", group="g", member=ME)
+    nodes.pass_time(0.02)
+    assert not late, "it may not tell what was true once"
+    nodes.log.resume("a")
+    nodes.pass_time(10.0)
+    assert late[0][b"t"][0] == pointers[2]
+
+
+def test_without_a_majority_a_member_of_who_knows_what_is_told_soon_to_join_anew(nodes):
+    """Its group may be that of a queue, which goes on without a majority."""
+    nodes.join("a")
+    nodes.pass_time(3.0)
+    nodes.log.cut("c")
+    beat = partial(
+        control,
+        op="group_heartbeat",
+        arguments={"group": "q", "member": ME, "generation": 0, "owned": []},
+    )
+    told = nodes.asked("c", beat, 4.0)
+    assert isinstance(told, PoeError)
+    lease = nodes.asked("c", partial(_leased, request=LeaseRequest("q", ME, 1, 100)), 4.0)
+    assert isinstance(lease, PoeError)
