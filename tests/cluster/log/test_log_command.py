@@ -46,6 +46,10 @@ def test_commands_make_a_topic_tell_of_it_and_compare_its_copies(nats_program, t
             assert 'poe_log_copies{node="a",state="following"} 1.0' in found
             assert 'poe_log_engine_nodes_reached{node="a"} 3.0' in found
             assert 'poe_log_entries_stored_total{node="a",topic="t"} 1.0' in found
+        made["b"].control("group_create", group="g", mode="ordered", topics=[b"t"])
+        assert run(made["c"], "group", "list").stdout.startswith(b"g\t")
+        told = run(made["a"], "cluster", "logs").stdout.decode().splitlines()
+        assert told[1] == "groups of replicated topics: b"
         # Bytes that change in a file of a node that is down are found when it is back.
         made["c"].stop()
         [path] = (tmp_path / "c/topics/t").glob("*_data")
