@@ -33,6 +33,8 @@ from poe.topic_name import topic_text
 SHOWN_BYTES: Final = 1 << 20
 """Of a message that was opened; the rest can be downloaded."""
 _SCAN_BYTES: Final = 16 << 20
+_TEXT_MAX: Final = 1000
+"""A node looks for no more."""
 _MATCHES_MAX: Final = 100
 _FIELDS_S: Final = 5.0
 _FILTER_S: Final = 15.0
@@ -107,6 +109,9 @@ async def get_search(visit: Visit) -> object:
     last = visit.number("last", POINTER_MAX, 0, POINTER_MAX)
     if not text:
         raise RequestRefused(HTTPStatus.BAD_REQUEST, "parameter text is empty; say what to find")
+    if kind in {"text", "regex"} and len(text.encode()) > _TEXT_MAX:
+        why = f"parameter text is longer than {_TEXT_MAX} bytes; look for a part of it"
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
     if kind in {"json", "cel"}:
         return await _search_fields(visit, topic, {"kind": kind, "text": text}, after, last)
     async with visit.node() as connection:

@@ -128,6 +128,9 @@ def test_a_search_may_be_a_regular_expression_and_a_wrong_one_is_told(console, h
     reply = console.http.get(f"{hundred}/search", params={"text": "(", "kind": "regex"})
     assert reply.status_code in {400, 422, 502}
     assert console.http.get(f"{hundred}/search").status_code == 400
+    too_long = console.http.get(f"{hundred}/search", params={"text": "x" * 1001})
+    assert too_long.status_code == 400
+    assert "longer than 1000 bytes" in too_long.json()["error"]["message"]
 
 
 def test_a_message_is_put_and_shown(console, topic):
