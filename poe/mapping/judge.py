@@ -27,6 +27,7 @@ RETRY_ATTEMPTS: Final = "poe-retry-attempts"
 _RETRY_HEADERS: Final = frozenset({RETRY_TOPIC, RETRY_DUE, RETRY_ATTEMPTS})
 _PIECE_COUNT: Final = 1024
 _DOUBLINGS_MAX: Final = 30
+_DIGITS_MAX: Final = 19
 _REASON_MAX: Final = 10_000
 
 Headers = Mapping[str, bytes] | None
@@ -270,7 +271,8 @@ def _headers(batch: Columns, place: int) -> Mapping[str, bytes]:
 
 def _number(headers: Headers, name: str) -> int:
     digits = (headers or {}).get(name, b"0")
-    return int(digits) if digits.isdigit() else 0
+    # Anybody may put onto the retry topic, and thousands of digits are an error of Python's.
+    return int(digits) if digits.isdigit() and len(digits) <= _DIGITS_MAX else 0
 
 
 def _put(batch: Columns, places: Sequence[int], headers: Sequence[Headers]) -> Put:

@@ -118,6 +118,16 @@ def test_unordered_retries_wait_on_a_topic_of_their_own_and_come_back_as_they_we
     assert told["poe.attempts"] == b"2"
 
 
+@pytest.mark.parametrize("digits", [b"9" * 5000, b"-1", b"", b"1e9", "²".encode()])
+def test_numbers_that_somebody_else_has_written_onto_the_retry_topic_are_none(digits):
+    forged = {"poe-retry-topic": TOPIC, "poe-retry-due": digits, "poe-retry-attempts": digits}
+    assert judge().due_s(forged) < 0
+    judged = judge(on_error=OnError(retry=1), retries="unordered").judge(
+        batch(b"bad", topic=b"m.retry", headers=[forged])
+    )
+    assert judged.decided.puts[b"m.retry"].places == [0]
+
+
 def test_messages_of_the_retry_topic_are_taken_in_runs_of_one_topic():
     headers = [{"poe-retry-topic": name} for name in (b"a", b"a", b"b", b"a")]
     assert run_of(batch(b"1", b"2", b"3", b"4", topic=b"m.retry", headers=headers)) == 2
