@@ -15,7 +15,7 @@ from poe.mapping.decision import Decisions, Fallen, Put
 from poe.mapping.matcher import DECODING
 from poe.mapping.message import Columns, topic_bytes
 from poe.mapping.plan import Decided
-from poe.mapping.rule_set import ORIGIN, Compiled, onward
+from poe.mapping.rule_set import ORIGIN, Compiled, number_in, onward
 from poe.mapping.unit import Held, Judged
 
 RETRY_TOPIC: Final = "poe-retry-topic"
@@ -27,7 +27,6 @@ RETRY_ATTEMPTS: Final = "poe-retry-attempts"
 _RETRY_HEADERS: Final = frozenset({RETRY_TOPIC, RETRY_DUE, RETRY_ATTEMPTS})
 _PIECE_COUNT: Final = 1024
 _DOUBLINGS_MAX: Final = 30
-_DIGITS_MAX: Final = 19
 _REASON_MAX: Final = 10_000
 
 Headers = Mapping[str, bytes] | None
@@ -55,7 +54,7 @@ class Judge:
         """Decide about a batch; see `Rules`."""
         attempts = None
         if batch.topic == self.retry_topic:
-            attempts = [_number(each, RETRY_ATTEMPTS) for each in batch.headers or ()]
+            attempts = [number_in(each, RETRY_ATTEMPTS) for each in batch.headers or ()]
             batch = _as_it_came(batch)
         decisions = self._decide(batch)
         if not (decisions.failed or decisions.retries or decisions.dead or decisions.stopped):
@@ -92,7 +91,7 @@ class Judge:
 
     def due_s(self, headers: Headers) -> float:
         """Return in how many seconds a message of the retry topic is due."""
-        return (_number(headers, RETRY_DUE) - self._now_us()) / 1e6
+        return (number_in(headers, RETRY_DUE) - self._now_us()) / 1e6
 
     # ---- inside -------------------------------------------------------------------------------
 
@@ -267,12 +266,6 @@ def _as_it_came(batch: Columns) -> Columns:
 
 def _headers(batch: Columns, place: int) -> Mapping[str, bytes]:
     return (batch.headers[place] if batch.headers else None) or {}
-
-
-def _number(headers: Headers, name: str) -> int:
-    digits = (headers or {}).get(name, b"0")
-    # Anybody may put onto the retry topic, and thousands of digits are an error of Python's.
-    return int(digits) if digits.isdigit() and len(digits) <= _DIGITS_MAX else 0
 
 
 def _put(batch: Columns, places: Sequence[int], headers: Sequence[Headers]) -> Put:

@@ -41,13 +41,21 @@ ORIGIN: Final = "poe-origin"
 """Header: topic and pointer where it was before the first of them, as `orders/1234`."""
 
 _TOPICS_KEPT: Final = 10_000
-_DIGITS_MAX: Final = 10
+_DIGITS_MAX: Final = 19
+
+
+def number_in(headers: Mapping[str, bytes] | None, name: str) -> int:
+    """Return the number that a header is; 0 without one, or where it is none.
+
+    Anybody may have written it, and thousands of digits are an error of Python's.
+    """
+    digits = (headers or {}).get(name, b"0")
+    return int(digits) if digits.isdigit() and len(digits) <= _DIGITS_MAX else 0
 
 
 def hops_of(headers: Mapping[str, bytes]) -> int:
     """Return how many mappings a message has come through, as its headers say."""
-    digits = headers.get(HOPS, b"0")
-    return int(digits) if digits.isdigit() and len(digits) < _DIGITS_MAX else 0
+    return number_in(headers, HOPS)
 
 
 def onward(batch: Columns, place: int, headers: Mapping[str, bytes] | None) -> dict[str, bytes]:
