@@ -12,6 +12,7 @@ from poe.mapping.pattern import compile_pattern
 from poe.mapping.rule import DEFAULT_TOPICS_MAX, Call, Fate, Route
 from poe.mapping.template import Template, looks_like
 from poe.topic_name import is_plain
+from poe.topic_properties import is_reserved
 
 Apply = Callable[[Ledger, Sequence[int]], None]
 """Note what becomes of the messages at some places."""
@@ -70,7 +71,7 @@ class _Topics:
         if seen is not None:
             return seen
         topic = topic_bytes(name)
-        if not is_plain(topic):
+        if not _is_target(topic):
             raise RuleError(self._rule, f"{name[:200]!r} cannot be the name of a topic")
         if self._is_allowed is not None and not self._is_allowed(name):
             raise RuleError(self._rule, f"{name!r} is not among the `topics` that it may put onto")
@@ -78,6 +79,11 @@ class _Topics:
             raise TooManyTopics(self._rule, name, self._count_max)
         self._seen[name] = topic
         return topic
+
+
+def _is_target(topic: bytes) -> bool:
+    """Return whether anybody may put onto a topic of this name; the node's own refuse it."""
+    return is_plain(topic) and not is_reserved(topic)
 
 
 class TooManyTopics(Exception):
@@ -97,7 +103,7 @@ class _Routing:
         self._to = [Template(each, rule, "to") for each in route.to]
         self._key = None if route.key is None else Template(route.key, rule, "key")
         for each in self._to:
-            if not is_plain(topic_bytes(looks_like(each.text).replace("*", "x"))):
+            if not _is_target(topic_bytes(looks_like(each.text).replace("*", "x"))):
                 problem = f"{each.text!r} cannot be the name of a topic"
                 raise InvalidMapping(place=f"rule {rule!r}: to", problem=problem)
         self._topics = _Topics(rule, route.topics, route.topics_max)

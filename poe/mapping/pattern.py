@@ -22,6 +22,8 @@ DEPTH_MAX: Final = 32
 """Patterns in patterns; a pattern is compiled by recursion."""
 
 ALTERNATIVES_MAX: Final = 10_000
+_BITS_MAX: Final = 1024
+"""Of a number, which is told in errors."""
 
 
 class _Missing:
@@ -351,6 +353,8 @@ class _Compiler:
     def _literal(self, data: Any, place: str) -> Any:  # noqa: ANN401
         if isinstance(data, float) and math.isnan(data):
             raise InvalidMapping(place, "is not a number (nan), which nothing equals")
+        if isinstance(data, int) and data.bit_length() > _BITS_MAX:
+            raise InvalidMapping(place, f"has more than {_BITS_MAX} bits, as no message can")
         if isinstance(data, str):
             return data.encode("utf-8", "surrogateescape") if self._is_bytes else data
         if isinstance(data, bytes) or (

@@ -217,6 +217,11 @@ BROKEN = {
     "gap": (rule('to = "x.{user}"'), 6, "has the gap {user}; use {topic}, {key}"),
     "braces": (rule('to = "x.{body.y"'), 6, "braces do not match"),
     "topic's name": (rule('to = "x/y"'), 6, "'x/y' cannot be the name of a topic"),
+    "topic of the node": (
+        rule('to = "poe.groups"'),
+        6,
+        "'poe.groups' cannot be the name of a topic",
+    ),
     "no function": (rule('call = "nothing"'), 6, "'nothing': names no function"),
     "no file": (rule('call = "none.py:f"'), 6, "cannot be read: No such file"),
     "two of a name": (rule('ok = true\n[[rule]]\nid = "a"\nok = true'), 8, "is used twice"),

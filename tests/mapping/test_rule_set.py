@@ -127,6 +127,13 @@ def test_what_is_no_name_of_a_topic_has_failed(name):
     assert not decided.puts
 
 
+def test_no_message_makes_a_mapping_wait_for_a_topic_of_the_node():
+    compiled = rule_set(Rule(id="a", fate=Route(to=("{body.x}",)))).compile()
+    decided = compiled.decide(Columns(b"t", [1, 2], [b'{"x": "poe.groups"}', b'{"x": "u"}']))
+    assert [each.place for each in decided.failed] == [0]
+    assert set(decided.puts) == {b"u"}
+
+
 def test_a_template_makes_only_what_is_allowed_and_not_too_many():
     fate = Route(to=("a.{body.x}",), topics=("a.b*",), topics_max=2)
     compiled = rule_set(Rule(id="a", fate=fate)).compile()
