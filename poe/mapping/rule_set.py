@@ -147,9 +147,6 @@ class Compiled:
 
     def __init__(self, rules: RuleSet) -> None:
         self.rules = rules
-        self.hash = sha256(repr(_canonical(rules)).encode("utf-8", "surrogatepass")).digest()
-        """Of all that decides: rules of the same hash decide the same."""
-
         languages: list[Expressions] = []
 
         def expressions() -> Expressions:
@@ -173,6 +170,8 @@ class Compiled:
         """Whether messages are handed to functions."""
         self._otherwise = compile_fate(OTHERWISE, rules.otherwise, rules.decode)
         self._by_topic: dict[bytes, tuple[Matcher, Sequence[Apply]]] = {}
+        self.hash = sha256(repr(_canonical(rules)).encode("utf-8", "surrogatepass")).digest()
+        """Of all that decides: rules of the same hash decide the same."""
 
     def decide(self, batch: Columns) -> Decisions:
         """Return what becomes of the messages of a batch, which are of one topic."""

@@ -119,19 +119,14 @@ def test_templates_make_topics_and_keys():
     assert failed == (1, "a", "{header.h} is missing; a text or a whole number can be put there")
 
 
-@pytest.mark.parametrize("name", ["../x", "", "a/b", "x" * 300, "a\nb", None, 1.5, True, ["x"]])
+@pytest.mark.parametrize(
+    "name", ["../x", "", "a/b", "x" * 300, "a\nb", "poe.groups", None, 1.5, True, ["x"]]
+)
 def test_what_is_no_name_of_a_topic_has_failed(name):
     compiled = rule_set(Rule(id="a", fate=Route(to=("{body.x}",)))).compile()
     decided = compiled.decide(batch({"x": name}))
     assert len(decided.failed) == 1
     assert not decided.puts
-
-
-def test_no_message_makes_a_mapping_wait_for_a_topic_of_the_node():
-    compiled = rule_set(Rule(id="a", fate=Route(to=("{body.x}",)))).compile()
-    decided = compiled.decide(Columns(b"t", [1, 2], [b'{"x": "poe.groups"}', b'{"x": "u"}']))
-    assert [each.place for each in decided.failed] == [0]
-    assert set(decided.puts) == {b"u"}
 
 
 def test_a_template_makes_only_what_is_allowed_and_not_too_many():
