@@ -102,7 +102,8 @@ def answer_of(function: Callable[..., Any], message: Message) -> Answer:
     """Return what a function says of a message, or how it ended."""
     try:
         return Answer(function(message))
-    except Exception as error:  # noqa: BLE001 - whatever a function of users raises
+    except BaseException as error:  # noqa: BLE001 - whatever a function of users raises
+        # SystemExit, too: a thread that ended by it would be started again and again.
         frames = traceback.extract_tb(error.__traceback__)
         line = f", line {frames[-1].lineno} of {Path(frames[-1].filename).name}" if frames else ""
         return Answer(None, f"{type(error).__name__}: {error}{line}")

@@ -22,6 +22,7 @@ _LENGTH: Final = struct.Struct(">I")
 _MESSAGES_MAX: Final = 256
 """Messages that are sent at a time."""
 _START_S: Final = 30.0
+_END_S: Final = 1.0
 
 Told = tuple[object, str]
 """What was returned, and the error, or nothing."""
@@ -75,11 +76,19 @@ class FunctionProcess:
                 self.close()
                 yield None, f"it took longer than {self._timeout_s:g} s"
                 return
-            except (EOFError, pickle.UnpicklingError):
-                code = process.wait()
-                self.close()
-                yield None, f"its process ended with {code}"
+            except Exception as error:  # noqa: BLE001 - what it says may be anything, or cut off
+                yield None, self._end(process, error)
                 return
+
+    def _end(self, process: subprocess.Popen[bytes], error: Exception) -> str:
+        """End a process that has said nothing more, or what cannot be read; return why it is so."""
+        try:
+            code = process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            return f"its process said what cannot be read ({type(error).__name__}: {error})"
+        finally:
+            self.close()
+        return f"its process ended with {code}"
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:

@@ -28,6 +28,22 @@ def test_each_message_has_its_answer_or_its_error():
     assert answers[1].error.startswith("ValueError: b'bad', line ")
 
 
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_a_function_that_ends_its_thread_has_an_error_and_is_not_called_again(error):
+    calls = []
+
+    def function(message):
+        calls.append(message.value)
+        if message.value == b"bad":
+            raise error(3)
+        return message.value
+
+    answers = InThread(Call(function=function, name="f")).run(messages(b"a", b"bad", b"c"))
+    assert answers[1].error.startswith(f"{error.__name__}: 3")
+    assert [each.value for each in answers] == [b"a", None, b"c"]
+    assert calls == [b"a", b"bad", b"c"]
+
+
 def test_a_call_that_hangs_is_left_and_the_rest_goes_on():
     let_go = threading.Event()
 
@@ -49,6 +65,10 @@ def test_a_call_that_hangs_is_left_and_the_rest_goes_on():
 FUNCTION = """
 import os, time
 
+class Local:
+    def __reduce__(self):
+        return eval, ("__import__('nothing_of_that_name')",)
+
 def function(message):
     print("what a function prints goes elsewhere")
     if message.value == b"hang":
@@ -57,6 +77,11 @@ def function(message):
         os._exit(7)
     if message.value == b"lambda":
         return lambda: 0
+    if message.value == b"local":
+        return Local()
+    if message.value == b"shut":
+        os.closerange(3, 64)
+        time.sleep(1000)
     if message.value == b"bad":
         1 / 0
     return message.value + b"!"
@@ -78,6 +103,13 @@ def test_in_a_process_a_function_may_do_anything(runner):
     assert told[1] == "its process ended with 7"
     assert told[2].startswith("what it returned cannot be sent")
     assert told[3] == "it took longer than 3 s"
+
+
+def test_what_cannot_be_read_of_a_process_is_an_error_of_one_message(runner):
+    answers = runner.run(messages(b"a", b"local", b"b", b"shut", b"c"))
+    assert [each.value for each in answers] == [b"a!", None, b"b!", None, b"c!"]
+    assert "ModuleNotFoundError" in str(answers[1].error)
+    assert str(answers[3].error).startswith("its process ")
 
 
 def test_many_messages_of_any_size_come_back(runner):

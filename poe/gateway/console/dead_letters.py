@@ -15,7 +15,7 @@ from poe.errors import ConnectFailed, InvalidEnvelope, PoeError, RequestRefused,
 from poe.gateway.console.level import Level
 from poe.gateway.console.look import Look
 from poe.gateway.console.reading import Pair, before, one, preview, read
-from poe.gateway.console.visit import Row, Visit, group_name, named, paged
+from poe.gateway.console.visit import Row, Visit, group_name, named, paged, pointer_of
 from poe.protocol import Socket, envelope
 from poe.protocol.client import open_socket
 from poe.protocol.records import split_records
@@ -204,22 +204,21 @@ async def _choice(
     Raises:
         RequestRefused: 400 that is no choice; 404 there is no such letter; 409 it holds no message.
     """
-    pointer, reason = given.get("pointer"), given.get("reason", "")
-    if given.keys() - {"pointer", "reason", *others} or not (
-        pointer is None or _is_pointer(pointer)
-    ):
-        why = f"pointer is {pointer!r:.100}; give one in text, or none for all letters"
+    said, reason = given.get("pointer"), given.get("reason", "")
+    pointer = pointer_of(said)
+    if given.keys() - {"pointer", "reason", *others} or (said is not None and pointer is None):
+        why = f"pointer is {said!r:.100}; give one in text, or none for all letters"
         raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
     if not isinstance(reason, str):
         raise RequestRefused(HTTPStatus.BAD_REQUEST, "reason is no text")
     if pointer is None:
         return Choice(reason=reason) if reason else None
     async with visit.node() as connection:
-        letter = DeadLetter.of(await _one(connection, group, int(pointer)))
+        letter = DeadLetter.of(await _one(connection, group, pointer))
         if not letter.message or not letter.origin:
             why = "this letter holds no message: it was gone before it was given up"
             raise RequestRefused(HTTPStatus.CONFLICT, why)
-    return Choice(reason=reason, pointer=int(pointer))
+    return Choice(reason=reason, pointer=pointer)
 
 
 Deal = Callable[[Socket, str, str, Mapping[str, Any], Choice | None], int]
@@ -279,11 +278,6 @@ def _told(pointer: int, letter: DeadLetter, content: bytes) -> dict[str, Any]:
         "bytes": len(message),
         **preview(message),
     }
-
-
-def _is_pointer(text: object) -> bool:
-    is_number = isinstance(text, str) and text.isascii() and text.isdecimal()
-    return is_number and len(str(text)) <= len(str(POINTER_MAX)) and int(str(text)) <= POINTER_MAX
 
 
 _PATH: Final = "/groups/{group}/dead"

@@ -9,10 +9,9 @@ from poe.client.async_socket import AsyncSocket
 from poe.errors import PoeError, RequestRefused
 from poe.gateway.console.history import Units, pace_of
 from poe.gateway.console.level import Level
-from poe.gateway.console.visit import Row, Visit, group_name, named, paged, safe
+from poe.gateway.console.visit import Row, Visit, group_name, named, paged, pointer_of, safe
 from poe.gateway.http.group_fields import told_of
 from poe.protocol.pipeline_report import PipelineReport
-from poe.record import POINTER_MAX
 
 _PLACES: Final = ("oldest", "newest")
 _UNITS_MAX: Final = 50
@@ -197,8 +196,9 @@ async def post_reset(visit: Visit) -> object:
 
 
 def _place(to: object) -> Any:  # noqa: ANN401 - as the op takes it
-    if isinstance(to, str) and to.isascii() and to.isdecimal() and len(to) <= len(str(POINTER_MAX)):
-        return {"time_us": int(to)}
+    time_us = pointer_of(to)
+    if time_us is not None:
+        return {"time_us": time_us}
     if to not in _PLACES:
         why = f"to is {to!r:.100}; give oldest, newest, or microseconds since the epoch, as text"
         raise RequestRefused(HTTPStatus.BAD_REQUEST, why)

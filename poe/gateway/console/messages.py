@@ -25,7 +25,7 @@ from poe.gateway.console.level import Level
 from poe.gateway.console.live import SingleView
 from poe.gateway.console.look import Look
 from poe.gateway.console.reading import Pair, before, decoded, one, preview, read, row
-from poe.gateway.console.visit import Row, Visit, named, paged
+from poe.gateway.console.visit import Row, Visit, named, paged, pointer_of
 from poe.protocol import envelope
 from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
@@ -44,7 +44,6 @@ _BARS: Final = 60
 AGAIN_MAX: Final = 10_000
 """Messages that are put once more by one request."""
 _AGAIN_PIECE: Final = 500
-_DIGITS_MAX: Final = 20
 _TAIL_MAX: Final = 200
 _TAIL_PAUSE_S: Final = 0.25
 _WAIT_S: Final = 5.0
@@ -209,14 +208,17 @@ async def post_again(visit: Visit) -> object:
     """Put messages of a range once more, as they are, onto a topic; with `dry` count them only."""
     topic, given = visit.name("topic"), await visit.body()
     after, last, to, dry = (given.get(each) for each in ("after", "last", "to", "dry"))
-    is_sound = all(
-        isinstance(each, str) and each.isascii() and each.isdecimal() and len(each) <= _DIGITS_MAX
-        for each in (after, last)
-    )
-    if not is_sound or not isinstance(to, str) or not to or not isinstance(dry, bool):
+    first, end = pointer_of(after), pointer_of(last)
+    if (
+        first is None
+        or end is None
+        or not isinstance(to, str)
+        or not to
+        or not isinstance(dry, bool)
+    ):
         why = "send after and last (pointers as text), to (a topic) and dry (true or false)"
         raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
-    target, first, end = unquote_to_bytes(to), int(str(after)), min(int(str(last)), POINTER_MAX)
+    target = unquote_to_bytes(str(to))
     async with visit.node() as connection:
         behind = await connection.ordinal(topic, end)
         count = max(0, behind - await connection.ordinal(topic, first))
@@ -300,8 +302,9 @@ async def _tail(look: Look, argument: str, place: str | None) -> AsyncGenerator[
     async with look.node() as connection:
         found = await connection.describe(topic)
         pointer = max((each.newest or 0 for each in found.partitions), default=0)
-        if place is not None and place.isascii() and place.isdecimal() and int(place) < pointer:
-            pointer = int(place)
+        known = pointer_of(place)
+        if known is not None and known < pointer:
+            pointer = known
         elif place is None:
             yield {"rows": [], "skipped": 0}, str(pointer)  # where a tab goes on that is cut off
         while True:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from poe.errors import PoeError, RequestRefused, UnknownTopic
 from poe.gateway.console.lags import Units, of_topic
 from poe.gateway.console.level import Level
-from poe.gateway.console.visit import Row, Visit, named, paged, safe
+from poe.gateway.console.visit import Row, Visit, named, paged, pointer_of, safe
 from poe.gateway.http.group_fields import name_text, told_of
 from poe.protocol import DescribedPartition, DescribedTopic
 from poe.record import POINTER_MAX
@@ -136,13 +136,14 @@ async def post_topics(visit: Visit) -> object:
 async def post_trim(visit: Visit) -> object:
     """Remove whole segments before a pointer."""
     topic, given = visit.name("topic"), await visit.body()
-    pointer = given.get("pointer")
-    if not isinstance(pointer, str) or not pointer.isdecimal() or int(pointer) > POINTER_MAX:
-        why = f"pointer is {pointer!r:.100}; give a number in text, from 0 to {POINTER_MAX}"
+    said = given.get("pointer")
+    pointer = pointer_of(said)
+    if pointer is None:
+        why = f"pointer is {said!r:.100}; give a number in text, from 0 to {POINTER_MAX}"
         raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
     visit.record("trims topic", f"{name_text(topic)} to {pointer}")
     async with visit.node() as connection:
-        return {"removed": await connection.trim(topic, int(pointer))}
+        return {"removed": await connection.trim(topic, pointer)}
 
 
 async def delete_topic(visit: Visit) -> object:

@@ -18,6 +18,7 @@ from poe.gateway.console.sessions import Session
 from poe.gateway.http.body import once, parsed
 from poe.gateway.http.group_fields import name_text
 from poe.gateway.http.inflow import Inflow
+from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
 
 Handler = Callable[["Visit"], Awaitable[object]]
@@ -154,6 +155,15 @@ class Visit:
     def record(self, action: str, target: str) -> None:
         """Tell who does what, before it is done."""
         self.deeds.note(self.user, self.address, action, target)
+
+
+def pointer_of(text: object) -> int | None:
+    """Return the pointer that a text is; None where it is none."""
+    is_number = isinstance(text, str) and text.isascii() and text.isdecimal()
+    if not is_number or len(str(text)) > len(str(POINTER_MAX)):
+        return None
+    pointer = int(str(text))
+    return pointer if pointer <= POINTER_MAX else None
 
 
 class Paged(NamedTuple):
