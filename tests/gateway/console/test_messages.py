@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from poe.node import Node
+from poe.record import POINTER_MAX
 from tests.gateway.console.conftest import Shown
 
 
@@ -350,7 +351,13 @@ def test_messages_of_a_range_are_put_again_after_a_look(console, hundred, topic)
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"after": 1, "last": "2"}, {"after": "1", "last": "2", "to": "", "dry": True}]
+    "given",
+    [
+        {},
+        {"after": 1, "last": "2"},
+        {"after": "1", "last": "2", "to": "", "dry": True},
+        {"after": "1", "last": "9" * 5000, "to": "x", "dry": True},
+    ],
 )
 def test_a_wrong_range_is_told(console, hundred, given):
     assert console.http.post(f"{hundred}/again", json=given).status_code == 400
@@ -358,7 +365,7 @@ def test_a_wrong_range_is_told(console, hundred, given):
 
 def test_a_range_is_not_put_onto_a_topic_of_another_kind(console, hundred, topic):
     console.node.create_topic(f"{topic}-enveloped", envelope=True)
-    given = {"after": "0", "last": "9" * 18, "to": f"{topic}-enveloped", "dry": True}
+    given = {"after": "0", "last": str(POINTER_MAX), "to": f"{topic}-enveloped", "dry": True}
     assert console.http.post(f"{hundred}/again", json=given).status_code == 409
 
 
