@@ -18,6 +18,7 @@ from poe.gateway.console.sessions import Session
 from poe.gateway.http.body import once, parsed
 from poe.gateway.http.group_fields import name_text
 from poe.gateway.http.inflow import Inflow
+from poe.gateway.http.reply import as_json
 from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
 
@@ -150,6 +151,11 @@ class Visit:
         if not isinstance(found, dict):
             why = f"the body is {short_repr(found)}; send an object"
             raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        try:
+            as_json(found)
+        except UnicodeEncodeError:
+            why = "the body has half of a surrogate pair in it, which is no character"
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, why) from None
         return found
 
     def record(self, action: str, target: str) -> None:

@@ -357,10 +357,13 @@ def test_messages_of_a_range_are_put_again_after_a_look(console, hundred, topic)
         {"after": 1, "last": "2"},
         {"after": "1", "last": "2", "to": "", "dry": True},
         {"after": "1", "last": "9" * 5000, "to": "x", "dry": True},
+        {"after": "1", "last": "2", "to": "\ud800", "dry": True},
     ],
 )
 def test_a_wrong_range_is_told(console, hundred, given):
-    assert console.http.post(f"{hundred}/again", json=given).status_code == 400
+    body, kind = json.dumps(given), {"Content-Type": "application/json"}
+    reply = console.http.post(f"{hundred}/again", content=body, headers=kind)
+    assert reply.status_code == 400
 
 
 def test_a_range_is_not_put_onto_a_topic_of_another_kind(console, hundred, topic):
