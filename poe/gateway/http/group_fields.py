@@ -83,10 +83,19 @@ def flag(name: str, value: object) -> bool:
 
 
 def text(name: str, value: object) -> str:
-    """Return text."""
-    if not isinstance(value, str):
+    """Return text, which UTF-8 has a form of."""
+    if not isinstance(value, str) or not is_character_text(value):
         _refuse_value(name, value, "text")
     return value
+
+
+def is_character_text(value: str) -> bool:
+    """Return whether all of a text is characters: halves of surrogate pairs are none."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def choice(*allowed: str) -> Field:

@@ -278,6 +278,13 @@ def test_what_is_wrong_is_named(front, body, why):
     assert why in reply.json()["error"]["message"]
 
 
+def test_half_of_a_surrogate_pair_is_no_name(front):
+    body = b'{"topics": ["\\ud800"], "mode": "shared"}'
+    reply = front.http.post("/groups/no_such_group/members", content=body)
+    assert reply.status_code == 400, reply.text
+    assert "topics[0]" in reply.json()["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("method", "url", "status"),
     [
