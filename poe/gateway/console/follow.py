@@ -3,14 +3,14 @@
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from http import HTTPStatus
 from typing import Any, Final
 
 from poe.client.async_socket import AsyncSocket
-from poe.errors import InvalidEnvelope, PoeError, RequestRefused
+from poe.errors import InvalidEnvelope, NotAuthorized, PoeError, UnknownTopic
 from poe.gateway.console.level import Level
+from poe.gateway.console.look import BROKEN
 from poe.gateway.console.reading import one, row
-from poe.gateway.console.visit import Row, Visit, named
+from poe.gateway.console.visit import Row, Visit, named, searched_text
 from poe.protocol import envelope
 from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
@@ -26,9 +26,7 @@ _ORIGIN: Final = ("poe-origin", "poe.topic")
 
 async def get_follow(visit: Visit) -> object:
     """Return messages of all topics that hold a text, by time; and how far it has looked."""
-    text = visit.text("text")
-    if not text:
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, "parameter text is empty; say what to follow")
+    text = searched_text(visit)
     at = visit.number("at", time.time_ns() // 1000, 0, POINTER_MAX)
     width_us = visit.number("minutes", 10, 1, 100_000) * _MINUTE_US
     after, last = max(0, at - width_us), min(POINTER_MAX, at + width_us)
@@ -42,8 +40,14 @@ async def get_follow(visit: Visit) -> object:
             if budget.is_used_up:
                 break
             looked += 1
-            with suppress(PoeError):  # it is gone, or this user may not read it
+            try:
                 rows += await _of_topic(connection, name, text, (after, last), budget)
+            except (UnknownTopic, NotAuthorized):  # it is gone, or this user may not read it
+                continue
+            except BROKEN:
+                raise
+            except PoeError:  # its storage fails, or is damaged
+                budget.has_skipped = True
     is_whole = looked == len(names) and not budget.is_used_up and not budget.has_skipped
     rows.sort(key=lambda each: int(each["pointer"]))
     return {

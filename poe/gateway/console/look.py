@@ -18,7 +18,8 @@ from poe.gateway.http.options import GatewayOptions
 from poe.security.entry import Entry
 
 _IDLE_MAX: Final = 4
-_BROKEN: Final = (CallTimeout, ConnectionClosed, RemoteProtocolError)
+BROKEN: Final = (CallTimeout, ConnectionClosed, RemoteProtocolError)
+"""After these a connection is not used again."""
 
 
 class Look:
@@ -57,7 +58,7 @@ class Look:
             yield connection
             is_sound = True
         except PoeError as error:
-            is_sound = not isinstance(error, _BROKEN)
+            is_sound = not isinstance(error, BROKEN)
             raise
         finally:
             if is_sound and not self._is_closed and len(self._idle) < _IDLE_MAX:

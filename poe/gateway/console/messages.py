@@ -25,7 +25,7 @@ from poe.gateway.console.level import Level
 from poe.gateway.console.live import SingleView
 from poe.gateway.console.look import Look
 from poe.gateway.console.reading import Pair, before, decoded, one, preview, read, row
-from poe.gateway.console.visit import Row, Visit, named, paged, pointer_of
+from poe.gateway.console.visit import Row, Visit, named, paged, pointer_of, searched_text
 from poe.protocol import envelope
 from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
@@ -33,8 +33,6 @@ from poe.topic_name import topic_text
 SHOWN_BYTES: Final = 1 << 20
 """Of a message that was opened; the rest can be downloaded."""
 _SCAN_BYTES: Final = 16 << 20
-_TEXT_MAX: Final = 1000
-"""A node looks for no more."""
 _MATCHES_MAX: Final = 100
 _FIELDS_S: Final = 5.0
 _FILTER_S: Final = 15.0
@@ -101,16 +99,11 @@ async def get_raw(visit: Visit) -> Response:
 
 async def get_search(visit: Visit) -> object:
     """Look for a text, a regular expression or fields in a bounded part; tell how far it looked."""
-    topic, text = visit.name("topic"), visit.text("text")
-    kind = visit.choice("kind", "text", "regex", "json", "cel")
+    topic, kind = visit.name("topic"), visit.choice("kind", "text", "regex", "json", "cel")
+    text = searched_text(visit, is_short=kind in {"text", "regex"})
     is_regex = kind == "regex"
     after = visit.number("after", 0, 0, POINTER_MAX)
     last = visit.number("last", POINTER_MAX, 0, POINTER_MAX)
-    if not text:
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, "parameter text is empty; say what to find")
-    if kind in {"text", "regex"} and len(text.encode()) > _TEXT_MAX:
-        why = f"parameter text is longer than {_TEXT_MAX} bytes; look for a part of it"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
     if kind in {"json", "cel"}:
         return await _search_fields(visit, topic, {"kind": kind, "text": text}, after, last)
     async with visit.node() as connection:

@@ -172,6 +172,25 @@ def pointer_of(text: object) -> int | None:
     return pointer if pointer <= POINTER_MAX else None
 
 
+SEARCHED_MAX: Final = 1000
+"""A node looks for no more bytes."""
+
+
+def searched_text(visit: Visit, *, is_short: bool = True) -> str:
+    """Return the text that is to be found.
+
+    Raises:
+        RequestRefused: there is none, or it is longer than a node looks for.
+    """
+    text = visit.text("text")
+    if not text:
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, "parameter text is empty; say what to find")
+    if is_short and len(text.encode()) > SEARCHED_MAX:
+        why = f"parameter text is longer than {SEARCHED_MAX} bytes; look for a part of it"
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+    return text
+
+
 class Paged(NamedTuple):
     """Which part of a list a page shows."""
 

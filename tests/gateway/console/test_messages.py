@@ -383,4 +383,5 @@ def test_a_text_is_followed_through_all_topics(console, topic):
     assert told["is_whole"] is True
     past = {"text": f"needle of {topic}", "at": 1_000_000}
     assert console.http.get("follow", params=past).json()["rows"] == []
+    assert console.http.get("follow", params={"text": "x" * 1001}).status_code == 400
     assert console.http.get("follow", params={"text": ""}).status_code == 400
