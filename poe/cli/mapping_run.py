@@ -4,6 +4,7 @@ import json
 import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from enum import StrEnum
 from itertools import pairwise
@@ -19,7 +20,7 @@ from poe.cli.log import LEVELS, start_logging
 from poe.cli.output import counted, write_error, write_line
 from poe.cli.pipeline import needs_spark, run_to_the_end
 from poe.cli.topic import Format, FormatOption
-from poe.errors import OptionError, UnknownTopic
+from poe.errors import OptionError, UnknownPipeline, UnknownTopic
 from poe.mapping import Columns, load
 from poe.mapping.dry_run import DryRun, columns_of, topics_of
 from poe.mapping.rule_set import Compiled
@@ -161,7 +162,8 @@ def stop(
         if not running:
             return _none_runs(name)
         for each in running:
-            connection.control("pipeline_stop", name=each)
+            with suppress(UnknownPipeline):  # it has just ended by itself
+                connection.control("pipeline_stop", name=each)
         while left := running & {each["name"] for each in _running(connection, name)}:
             if time.monotonic() > deadline_s:
                 where = ", ".join(sorted(each.rsplit(" ", 1)[1] for each in left))
