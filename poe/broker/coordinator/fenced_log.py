@@ -48,6 +48,7 @@ HANDOVER_S: Final = 1.25 * LEASE_S
 _FAMILY: Final = PINNED_PREFIX + b"groups"
 """One that is known however long nothing is put."""
 assert len(_FAMILY) == FAMILY_BYTES
+_CONFIRM_S: Final = 10.0
 _RETRY_S: Final = 0.2
 _BATCH_COUNT: Final = 1000
 _BATCH_BYTES: Final = 4 * 1024 * 1024
@@ -119,9 +120,6 @@ async def confirm(actor: GenServer, fence: Fence) -> None:
         await actor.call(FENCED_WRITER, Confirm(), timeout_s=_CONFIRM_S)
     elif age_s > LEASE_S / 2:
         actor.cast(FENCED_WRITER, Confirm())
-
-
-_CONFIRM_S: Final = 10.0
 
 
 class FencedWriter(GenServer):

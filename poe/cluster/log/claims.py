@@ -1,4 +1,4 @@
-"""Which node coordinates the groups of replicated topics, as the catalog says; pure.
+"""Which node coordinates the groups of replicated topics, as the catalog says.
 
 A node claims that by a value of the catalog, which takes the place of the claim before it or is not
 set: so claims come one after the other, and the revision of each is greater than those before.

@@ -1,7 +1,7 @@
 """The page of the cluster: its nodes, queues and replicated topics, and what came twice."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Any, Final
 
 from poe.client.async_socket import AsyncSocket
@@ -37,7 +37,6 @@ async def _state(connection: AsyncSocket) -> object:
     told = await connection.control("cluster")
     members = await connection.control("cluster_members")
     queues = await connection.control("queues")
-    names = {each["id"].partition(".")[0]: each["name"] for each in members}
     return {
         "is_in_cluster": True,
         **{name: safe(told[name]) for name in ("cluster", "name", "state", "why", "zone")},
@@ -45,12 +44,17 @@ async def _state(connection: AsyncSocket) -> object:
         "nodes": [safe(told_of(each)) for each in members],
         "queues": [_queue(each) for each in queues[:_ROWS_MAX]],
         "queues_total": len(queues),
-        "log": await _log(connection, names),
+        "log": await _log(connection, _names(members)),
         "events": [
             {"time_us": str(at_us), "kind": kind, "detail": detail}
             for at_us, kind, detail in reversed(told["events"][-_EVENTS_MAX:])
         ],
     }
+
+
+def _names(members: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the names of nodes by what engines call them: the ids of their folders."""
+    return {each["id"].partition(".")[0]: each["name"] for each in members}
 
 
 def _queue(told: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,9 +96,8 @@ async def get_report(visit: Visit) -> object:
     async with visit.node() as connection:
         rows = await connection.control("cluster_report")
     told = [
-        {**named(each["queue"]), **safe(told_of({**each, "queue": ""})), "since_us": str(since_us)}
+        {**safe(told_of(each)), **named(each["queue"]), "since_us": str(each["since_us"])}
         for each in rows[:_ROWS_MAX]
-        for since_us in [each["since_us"]]
     ]
     return {"rows": told, "total": len(rows)}
 
@@ -105,7 +108,7 @@ async def post_verify(visit: Visit) -> object:
     async with visit.node() as connection:
         members = await connection.control("cluster_members")
         told = await connection.control("cluster_verify")
-    names = {each["id"].partition(".")[0]: each["name"] for each in members}
+    names = _names(members)
     rows = [
         {
             **named(topic),

@@ -84,12 +84,12 @@ def flag(name: str, value: object) -> bool:
 
 def text(name: str, value: object) -> str:
     """Return text, which UTF-8 has a form of."""
-    if not isinstance(value, str) or not is_character_text(value):
+    if not isinstance(value, str) or not _is_characters(value):
         _refuse_value(name, value, "text")
     return value
 
 
-def is_character_text(value: str) -> bool:
+def _is_characters(value: str) -> bool:
     """Return whether all of a text is characters: halves of surrogate pairs are none."""
     try:
         value.encode()
