@@ -89,7 +89,9 @@ class NodesKnown(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DescribeMembers:
-    """Asked of `MEMBERS`: answers the members, as maps."""
+    """Asked of `MEMBERS`: answers the members, or those that `meant` means, as maps."""
+
+    meant: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

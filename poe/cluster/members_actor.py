@@ -133,8 +133,9 @@ class MembersActor(GenServer):
         match request:
             case ListNodes():
                 return self._nodes()
-            case DescribeMembers():
-                return [self._told(each) for each in members.table]
+            case DescribeMembers(meant):
+                found = members.table if meant is None else members.table.find(meant)
+                return [self._told(each) for each in found]
             case ForgetMember(node):
                 try:
                     forgotten = members.forget(node, self._now_us())

@@ -92,6 +92,7 @@ from poe.errors import (
     UnknownGroup,
     UnknownQueue,
 )
+from poe.protocol.maps import take_text
 from poe.storage import Clock, Files
 from poe.supervision import start_dynamic_child, terminate_child
 from poe.supervision.backoff import Backoff
@@ -604,13 +605,10 @@ class Queues(GenServer):
             case "leave":
                 return await self._leave()
             case "cluster_members":
-                return await self.call(MEMBERS, DescribeMembers())
+                meant = take_text(arguments, "node", op) if "node" in arguments else None
+                return await self.call(MEMBERS, DescribeMembers(meant))
             case "cluster_forget":
-                node = arguments.get("node")
-                if not isinstance(node, str):
-                    msg = f"argument node is {node!r:.80}; send the id or the name of a node"
-                    raise RemoteProtocolError(msg)
-                return await self.call(MEMBERS, ForgetMember(node))
+                return await self.call(MEMBERS, ForgetMember(take_text(arguments, "node", op)))
         only = arg.topic(arguments) if "topic" in arguments else None
         names = sorted(self._refs) if only is None else [only]
         return [

@@ -351,6 +351,14 @@ def test_who_came_in_anew_is_meant_by_the_name_that_its_forgotten_self_had_too()
         nodes.forget("twin", 0)
 
 
+def test_a_name_means_its_node_even_where_the_id_of_another_one_begins_so():
+    nodes = joined()
+    nodes.hear([Member.of(peer(3))._replace(name="04"), Member.of(peer(4))], 0)
+    assert [each.id for each in nodes.table.find("04")] == [peer(3).ref.id]
+    assert nodes.forget("04", 0).id == peer(3).ref.id
+    assert [each.id for each in nodes.table.find("0404")] == [peer(4).ref.id]
+
+
 def test_a_node_that_flaps_is_kept_out_of_choices_for_a_while():
     nodes = joined()
     for at in range(3):

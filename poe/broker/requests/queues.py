@@ -257,15 +257,12 @@ async def _move(handler: RequestHandler, arguments: Arguments) -> None:
 
 
 async def _member(handler: RequestHandler, node: str) -> Mapping[str, Any]:
-    """Return the member of a name, or whose id begins so.
+    """Return the member that is meant by a name, or by how its id begins.
 
     Raises:
         UnknownNode: there is none, or more than one.
     """
-    members = await _of_cluster("cluster_members")(handler, {})
-    found = [
-        each for each in members if node and (each["name"] == node or each["id"].startswith(node))
-    ]
+    found = await _of_cluster("cluster_members")(handler, {"node": node})
     if len(found) != 1:
         raise UnknownNode(node)
     return found[0]  # type: ignore[no-any-return]  # as the op answers

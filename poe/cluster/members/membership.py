@@ -163,8 +163,6 @@ class Membership:
             NodeAlive: it lives, as far as is known here.
         """
         found = self.table.find(node)
-        # A node that was let in anew has the name of its earlier self.
-        found = [each for each in found if each.state != "forgotten"] or found
         if len(found) != 1:
             raise UnknownNode(node)
         member = found[0]

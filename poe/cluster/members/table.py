@@ -93,9 +93,13 @@ class MemberTable:
         return self._members.get(node)
 
     def find(self, text: str) -> list[Member]:
-        """Return the members of this name, or whose id begins so in hexadecimal."""
+        """Return the members that are meant: of this name, else whose id begins so in hexadecimal.
+
+        A node that was let in anew has the name of its forgotten self, which is not meant then.
+        """
         named = [each for each in self if each.name == text]
-        return named or [each for each in self if text and each.id.hex().startswith(text)]
+        found = named or [each for each in self if text and each.id.hex().startswith(text)]
+        return [each for each in found if each.state != "forgotten"] or found
 
     def join(self, members: Iterable[Member]) -> list[Member]:
         """Take what another table has, and return the entries that this has changed."""

@@ -349,6 +349,8 @@ def test_one_that_there_is_not_is_described_to_who_asks_for_a_queue(asker):
 def test_the_cluster_can_be_looked_at_from_any_node(asker):
     assert asker.control("cluster")["cluster"] == "test"
     assert [each["name"] for each in asker.control("cluster_members")] == ["a"]
+    assert [each["name"] for each in asker.control("cluster_members", node="a")] == ["a"]
+    assert asker.control("cluster_members", node="b") == []
     assert asker.control("cluster_report") == []
     with pytest.raises(UnknownNode):
         asker.control("cluster_forget", node="b")
