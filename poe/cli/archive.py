@@ -74,7 +74,7 @@ def archive(  # noqa: PLR0913 - options of a command line
 
     open_segments: OpenSegments = partial(
         BrokerSegments,
-        for_tasks(endpoint.server),
+        (for_tasks(endpoint.server),),
         retry_timeout_s=_RETRY_TIMEOUT_S,
         is_known=False,
     )

@@ -35,7 +35,7 @@ class AsyncRetryingSocket:
 
     def __init__(
         self,
-        servers: Sequence[AnyServer] | ServerOrder,
+        servers: Sequence[AnyServer] | ServerOrder[AnyServer],
         *,
         timeout_s: float | None,
         request_timeout_s: float,

@@ -29,6 +29,11 @@ _REFUSED_WAIT_S = 1.0
 _REFUSED_PAUSE_S = 5.0
 
 
+def may_pass(error: PoeError) -> bool:
+    """Return whether the same call, made again, may do better."""
+    return error.retriable or isinstance(error, OUTCOME_UNKNOWN)
+
+
 class Patience:
     """How long a call is made again after its first failure, and with which waits in between.
 
@@ -47,8 +52,7 @@ class Patience:
         Raises:
             PoeError: the error, where it does not pass, or has not passed for too long.
         """
-        may_pass = isinstance(error, OUTCOME_UNKNOWN)
-        if not (may_pass or error.retriable) or self._limit_s == 0:
+        if not may_pass(error) or self._limit_s == 0:
             raise error
         if self._give_up_s is None:
             self._give_up_s = now_s + (math.inf if self._limit_s is None else self._limit_s)

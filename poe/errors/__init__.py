@@ -155,7 +155,14 @@ from poe.errors.security import (
     SecurityMissing,
     TlsFailed,
 )
-from poe.errors.spark import DataLost, RowsRefused, SparkError, SparkMissing
+from poe.errors.spark import (
+    CopyLags,
+    DataLost,
+    NotReplicated,
+    RowsRefused,
+    SparkError,
+    SparkMissing,
+)
 from poe.errors.storage import (
     CorruptRecord,
     FormatNotSupported,
@@ -212,6 +219,7 @@ __all__ = [
     "ConsumerClosed",
     "ConsumerError",
     "CopyIsBehind",
+    "CopyLags",
     "CopyNotFetched",
     "CorruptGroup",
     "CorruptIdentity",
@@ -272,6 +280,7 @@ __all__ = [
     "NotAuthorized",
     "NotInCluster",
     "NotPicklable",
+    "NotReplicated",
     "NotSuspended",
     "OptionError",
     "OriginalServer",

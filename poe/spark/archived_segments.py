@@ -21,6 +21,7 @@ from poe.record import RECORD_HEADER_BYTES
 from poe.spark.archive_writer import SCHEMA
 from poe.spark.arrow_batches import ArrowBatches, Place
 from poe.spark.planning import SegmentRange, names_of
+from poe.spark.read_options import ReadOptions
 from poe.spark.segments import Segments
 from poe.storage import POINTER_MAX, Archive, ArchivedFile, Manifest, RowGroup
 from poe.storage.archive import topic_folder
@@ -43,6 +44,16 @@ class ArchivedSegments:
         self._stored = stored
         self._looked_at: tuple[bytes, int] | None = None
         self._files_there: tuple[ArchivedFile, ...] = ()
+
+    def look(self, options: ReadOptions) -> None:
+        """Find out how far the topics of a read go, beside the archive."""
+        if self._stored is not None:
+            self._stored.look(options)
+
+    def expect(self, topic: str, pointer: int) -> None:
+        """Take that a topic has a pointer, or had it."""
+        if self._stored is not None:
+            self._stored.expect(topic, pointer)
 
     def topics(self) -> list[str]:
         """Return the names of all topics."""

@@ -39,6 +39,7 @@ class BatchReader(DataSourceReader):
         """
         options = self._options
         with closing(open_segments(options, is_known=False)) as segments:
+            segments.look(options)
             ranges = self._ranges(segments)
             parts = partitions(
                 ranges, segments.span, options.target_partition_bytes, options.min_partitions
@@ -87,6 +88,7 @@ class CountsReader(BatchReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition with all ranges; see `BatchReader`."""
         with closing(open_segments(self._options, is_known=False)) as segments:
+            segments.look(self._options)
             return [InputPartition(tuple(self._ranges(segments)))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

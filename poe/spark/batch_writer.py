@@ -81,8 +81,8 @@ def check_write(options: WriteOptions, schema: StructType, *, overwrite: bool) -
 
 
 def connect(options: WriteOptions) -> RetryingSocket:
-    """Return what calls the server."""
-    return RetryingSocket(options.server, options.retry_timeout)
+    """Return what calls the server, or one of them."""
+    return RetryingSocket(options.servers, options.retry_timeout)
 
 
 def ranges_of(messages: list[WriterCommitMessage | None]) -> list[StagedRange]:

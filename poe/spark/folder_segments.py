@@ -10,6 +10,7 @@ from poe.errors import UnknownTopic
 from poe.protocol import Removed, Span
 from poe.spark.arrow_batches import ArrowBatches, Place
 from poe.spark.planning import SegmentRange, names_of
+from poe.spark.read_options import ReadOptions
 from poe.storage import SharedFolder
 from poe.topic_properties import is_reserved
 
@@ -19,6 +20,12 @@ class FolderSegments:
 
     def __init__(self, path: str) -> None:
         self._folder = SharedFolder.at(Path(path))
+
+    def look(self, options: ReadOptions) -> None:
+        """Do nothing: a folder is one of one server."""
+
+    def expect(self, topic: str, pointer: int) -> None:
+        """Do nothing: what is not there is not waited for."""
 
     def topics(self) -> list[str]:
         """Return the names of all topics but the node's own, as a node tells them."""

@@ -22,9 +22,9 @@ def open_segments(options: ReadOptions, *, is_known: bool) -> Segments:
     stored: Segments | None = None
     if options.path is not None:
         stored = FolderSegments(options.path)
-    elif options.archive is None or options.server is not None:
+    elif options.archive is None or options.servers:
         stored = BrokerSegments(
-            options.server or DEFAULT_SERVER,
+            options.servers or (DEFAULT_SERVER,),
             retry_timeout_s=options.retry_timeout,
             is_known=is_known,
         )

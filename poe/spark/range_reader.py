@@ -33,6 +33,7 @@ def read_ranges(
 
     Raises:
         DataLost: messages were deleted after they were planned to be read, and that is a failure.
+        CopyLags: no server that can be asked has come so far for too long.
         CorruptRecord: what is stored is not what was written.
         PoeError: the server's refusal, or it is away for too long.
     """
@@ -42,6 +43,7 @@ def read_ranges(
     with closing(open_segments(options, is_known=True)) as segments:
         for whole in ranges:
             reached = whole.first - 1
+            segments.expect(whole.topic, whole.last)
             if whole.topic not in places:
                 places[whole.topic] = segments.place(whole.topic)
             batches.begin(places[whole.topic])

@@ -10,7 +10,7 @@ from typing import Final, Literal, Self
 from poe.errors import OptionError
 from poe.protocol.server import Server
 from poe.spark import option_text, server_options
-from poe.spark.server_options import take_server
+from poe.spark.server_options import take_servers
 from poe.storage import POINTER_MAX
 from poe.topic_properties import partition_of
 
@@ -34,8 +34,9 @@ class ReadOptions:
         OptionError: on construction, naming the option and what is allowed.
     """
 
-    server: Server | None = None
-    """Who is asked; None: the one of this machine, where there is neither `path` nor `archive`."""
+    servers: tuple[Server, ...] = ()
+    """Who is asked, all of which have the same topics. Nobody: the one of this machine, where there
+    is neither `path` nor `archive`."""
 
     path: str | None = None
     """A server's base folder: its files are read, the server is not asked."""
@@ -92,7 +93,7 @@ class ReadOptions:
             raise OptionError("topic", ", ".join(given) or None, allowed)
         if self.counts and self.filter_pushdown:
             raise OptionError("counts", "true", "either counts or filterPushdown")
-        if self.path is not None and self.server is not None:
+        if self.path is not None and self.servers:
             raise OptionError("path", self.path, "either the options of a server, or path")
 
     @classmethod
@@ -112,7 +113,7 @@ class ReadOptions:
             if not any(name in only and mode != kind for kind, only in _MODES.items())
         }
         values = option_text.parse(options, parsers)
-        return cls(server=take_server(values), **values)
+        return cls(servers=take_servers(values), **values)
 
     def selects(self, topic: str) -> bool:
         """Return whether a topic is to be read."""

@@ -8,10 +8,23 @@ import pyarrow as pa
 from poe.protocol import Removed, Span
 from poe.spark.arrow_batches import ArrowBatches, Place
 from poe.spark.planning import SegmentRange
+from poe.spark.read_options import ReadOptions
 
 
 class Segments(Protocol):
     """Topics and their segments; an object is for one thread."""
+
+    def look(self, options: ReadOptions) -> None:
+        """Have a read that begins see all that is there, whichever of several servers has it.
+
+        Raises:
+            PoeError: none of them can be asked.
+        """
+        ...
+
+    def expect(self, topic: str, pointer: int) -> None:
+        """Take that a topic has a pointer, or had it: who does not know it yet is waited for."""
+        ...
 
     def topics(self) -> list[str]:
         """Return the names of all topics, sorted; of those that are text."""

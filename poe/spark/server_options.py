@@ -1,4 +1,4 @@
-"""Which server a read or a write asks, and how it gets in: the options that all of them share.
+"""Which servers a read or a write asks, and how it gets in: the options that all of them share.
 
 Spark keeps options in plans, and hands them to each of its processes. So only paths are among them:
 each process reads the files itself, whenever it connects.
@@ -31,34 +31,34 @@ FILES: Final = frozenset({"caFile", "certificateFile", "keyFile", "tokenFile", "
 """Options that are paths."""
 
 
-def take_server(values: dict[str, Any]) -> Server | None:
-    """Take the values of `PARSERS` out of others, and return the server that they name.
+def take_servers(values: dict[str, Any]) -> tuple[Server, ...]:
+    """Take the values of `PARSERS` out of others, and return the servers that they name.
 
-    None where there are none of them.
+    Nothing where there are none of them.
 
     Raises:
         OptionError: they do not go together.
     """
     given = {name: values.pop(name) for name in PARSERS if name in values}
     if not given:
-        return None
+        return ()
     entry = Entry(_tls(given), _credentials(given))
     if "url" not in given:
         place = {name: given[name] for name in ("host", "port") if name in given}
-        return replace(DEFAULT_SERVER, **place, entry=entry)
+        return (replace(DEFAULT_SERVER, **place, entry=entry),)
     for name in ("host", "port"):
         if name in given:
             raise OptionError(name, given[name], "either url, or host and port")
-    return parse_url(given["url"], entry).servers[0]
+    return tuple(parse_url(given["url"], entry).servers)
 
 
-def parse_server(options: Mapping[str, str]) -> Server:
-    """Return the server that options of the data source name, of which no others are given.
+def parse_servers(options: Mapping[str, str]) -> tuple[Server, ...]:
+    """Return the servers that options of the data source name, of which no others are given.
 
     Raises:
         OptionError: an unknown name, a value that is not allowed, or they do not go together.
     """
-    return take_server(option_text.parse(options, PARSERS)) or DEFAULT_SERVER
+    return take_servers(option_text.parse(options, PARSERS)) or (DEFAULT_SERVER,)
 
 
 def for_tasks(server: Server) -> Server:
@@ -67,7 +67,8 @@ def for_tasks(server: Server) -> Server:
     Raises:
         OptionError: it is got into by a secret that is in no file.
     """
-    return parse_server(options_of(server))
+    [found] = parse_servers(options_of(server))
+    return found
 
 
 def options_of(server: Server) -> dict[str, str]:
@@ -99,7 +100,7 @@ def options_of(server: Server) -> dict[str, str]:
 
 
 def names_server(options: Iterable[str]) -> bool:
-    """Return whether some of the options, by their names, say which server is asked."""
+    """Return whether some of the options, by their names, say which servers are asked."""
     names = {name.lower() for name in PARSERS}
     return any(each.lower() in names for each in options)
 
@@ -143,7 +144,7 @@ def _credentials(given: Mapping[str, Any]) -> Credentials | None:
 
 
 def _url(name: str, text: str) -> str:
-    """Read the url of one server."""
+    """Read a url, of one server or of several."""
     if "@" in text:
         allowed = "one without a user; tokenFile, or user and passwordFile, say who asks"
         raise OptionError(name, "(hidden)", allowed)
@@ -151,8 +152,9 @@ def _url(name: str, text: str) -> str:
         found = parse_url(text)
     except OptionError as error:
         raise OptionError(name, error.value, error.allowed) from error
-    if found.scheme == "kafka" or len(found.servers) != 1:
-        raise OptionError(name, text, "one server: poe://host:port, or poes://host:port by TLS")
+    if found.scheme == "kafka":
+        allowed = "poe://host:port, or poes://host:port by TLS, with more hosts after commas"
+        raise OptionError(name, text, allowed)
     return text
 
 

@@ -14,26 +14,35 @@ topic of its producer. It reports where its rows lie there, and the driver commi
 
 So a driver, a task or the server may end anywhere and begin anew. A producer that has gone on to a
 later epoch is refused an earlier one.
+
+Where several servers are named, the staging topic is a replicated one, as the topics are that rows
+go to: any server goes on where another one has died. One that lags is left for another, since it
+would make a topic of its own by a put, or miss what is staged; all else is judged by the log.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 
-from poe.errors import PoeError, RangeGone, RepeatedPut, UnknownTopic
+from poe.errors import PoeError, RangeGone, RepeatedPut, TopicExists, UnknownTopic
 from poe.protocol import Messages, PutId, Socket
+from poe.spark.copies import check_reaches, check_replicated
 from poe.spark.read_options import STAGING_PREFIX
-from poe.spark.retrying_socket import RetryingSocket
+from poe.spark.retrying_socket import Check, RetryingSocket
 
 _log = logging.getLogger(__name__)
 
 _PLAN, _DONE = 0, 1
 """Sequence numbers of the puts of an epoch onto the staging topic."""
+
+_REPLICAS = 3
+"""Of a staging topic on several servers: the fewest there are."""
 
 _BEGIN = b"rows of a write that is under way"
 """First message of one that serves one write; without it, a task that came too late has made it."""
@@ -85,11 +94,15 @@ class Staging:
         # Who may not delete it would leave it behind, or fail behind each batch that is stored.
         with suppress(UnknownTopic):
             server.call(Socket.trim, self.topic, 0)
-        server.call(Socket.control, "create", topic=self.topic)
+        if server.are_several:
+            with suppress(TopicExists):
+                server.call(Socket.create_topic, self.topic, replicas=_REPLICAS)
+        else:
+            server.call(Socket.control, "create", topic=self.topic)
         if not self.is_temporary:
             return
         try:
-            server.call(Socket.write, self.topic, [_BEGIN])
+            server.call(Socket.write, self.topic, [_BEGIN], check=self._check(server))
             self._sync(server)  # with the server's option read="synced" nobody sees it before
         except PoeError:
             self.delete(server)
@@ -105,12 +118,13 @@ class Staging:
             PoeError: the server's refusal.
         """
         ranges = []
+        check = self._check(server)
         for topic, batch in puts:
             # The pointers of a put are consecutive, whatever other tasks put in between.
-            last = server.call(Socket.write, self.topic, batch)
+            last = server.call(Socket.write, self.topic, batch, check=check)
             ranges.append(StagedRange(topic, last - len(batch), last))
             if self.is_temporary:
-                self._check_not_deleted(server)
+                self._check_not_deleted(server, last)
         return ranges
 
     def commit(self, server: RetryingSocket, epoch: int, ranges: list[StagedRange]) -> None:
@@ -126,17 +140,21 @@ class Staging:
         for topic in {each.topic for each in ranges}:
             # A plan stands for ever: a topic that nobody can have, or that this writer may not
             # write, is to be refused before.
-            server.call(Socket.last_put, topic, self.producer)
+            server.call(Socket.last_put, topic, self.producer, check=self._check(server, topic))
         plan_pointer, plan = self._plan(server, epoch, ranges)
         for topic, topic_ranges in plan.items():
+            # Of a copy that lags it is an earlier one: then the server is told of repeats.
             newest = server.call(Socket.last_put, topic, self.producer)
             done_count = newest.sequence + 1 if newest and newest.epoch == epoch else 0
             for sequence, staged in list(enumerate(topic_ranges))[done_count:]:
                 put_id = PutId(self.producer, epoch, sequence)
+                args = self.topic, staged.pointer, staged.last, topic, put_id
+                check = self._check(server, topic, reaching=staged.last)
                 with suppress(RepeatedPut):  # another driver is at it, and far ahead
-                    server.call(Socket.copy, self.topic, staged.pointer, staged.last, topic, put_id)
+                    server.call(Socket.copy, *args, check=check)
         if not self.is_temporary:
-            server.call(Socket.write, self.topic, [b"done"], PutId(self.producer, epoch, _DONE))
+            done = PutId(self.producer, epoch, _DONE)
+            server.call(Socket.write, self.topic, [b"done"], done, check=self._check(server))
             server.call(Socket.trim, self.topic, plan_pointer - 1)
             return
         try:
@@ -165,8 +183,10 @@ class Staging:
         """Put the plan, or find the one of the first time; return its pointer, and it by topic."""
         message = msgpack.packb(ranges)
         put_id = PutId(self.producer, epoch, _PLAN)
-        pointer = server.call(Socket.write, self.topic, [message], put_id)
-        found = server.call(Socket.read, self.topic, pointer - 1, 1)
+        check = self._check(server)
+        pointer = server.call(Socket.write, self.topic, [message], put_id, check=check)
+        check = self._check(server, reaching=pointer)
+        found = server.call(Socket.read, self.topic, pointer - 1, 1, check=check)
         if not found:
             # read="synced" shows nothing yet; then all rows before the plan wait for the same.
             self._sync(server)
@@ -182,9 +202,26 @@ class Staging:
     def _sync(self, server: RetryingSocket) -> None:
         server.call(Socket.control, "sync", topic=self.topic)
 
-    def _check_not_deleted(self, server: RetryingSocket) -> None:
+    def _check(self, server: RetryingSocket, *topics: bytes, reaching: int = 0) -> Check | None:
+        """Return what makes sure that one of several servers knows this topic, and some others.
+
+        Where a pointer of it is given, it has to have what is staged up to there.
+        """
+        if not server.are_several:
+            return None
+        return partial(_check, topics=(self.topic, *topics), reaching=reaching)
+
+    def _check_not_deleted(self, server: RetryingSocket, last: int) -> None:
         """Find out whether the put before has made the topic anew, and undo that."""
-        first = server.call(Socket.read, self.topic, 0, 1)
+        check = self._check(server, reaching=last)
+        first = server.call(Socket.read, self.topic, 0, 1, check=check)
         if [message for _, message in first] != [_BEGIN]:
             self.delete(server)
             raise UnknownTopic(self.topic)
+
+
+def _check(socket: Socket, topics: Sequence[bytes], reaching: int) -> None:
+    """Make sure that a server knows topics, and what is staged on the first of them."""
+    check_replicated(socket, topics)
+    if reaching:
+        check_reaches(socket, topics[0], reaching)

@@ -97,7 +97,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._opened is None:
             # Of a new query, a server that is not there is an error at once; one that goes on from
             # its checkpoint has known it, and waits for it.
-            self._opened = open_segments(self._options, is_known=False)
+            self._open(is_known=False)
         self._take_aim()
         starting = self._options.starting_pointer
         offset = {}
@@ -170,6 +170,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for topic, last in end.items():
             after = start.get(topic, 0)
             if after < last:
+                segments.expect(topic, last)
                 stored = self._stored(topic, after)
                 self._check_kept(topic, after, last, stored)
                 ranges += within(stored, after, last, segments.span)
@@ -188,9 +189,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._opened.close()
 
     def _segments(self) -> Segments:
-        if self._opened is None:
-            self._opened = open_segments(self._options, is_known=True)
-        return self._opened
+        return self._opened or self._open(is_known=True)
+
+    def _open(self, *, is_known: bool) -> Segments:
+        """Begin to ask, and see what there is at all servers."""
+        opened = open_segments(self._options, is_known=is_known)
+        opened.look(self._options)
+        self._opened = opened
+        return opened
 
     def _take_aim(self) -> None:
         """Note what is stored now, where the query is to end there."""

@@ -2,12 +2,14 @@
 
 import random
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from poe.client.producer.murmur2 import murmur2_of_all
 from poe.errors import NotAuthorized, RowsRefused, TopicExists
 from poe.protocol import DescribedTopic, JoinedBatch, Messages, Socket
 from poe.protocol.envelope import encode_all
+from poe.spark.copies import check_replicated
 from poe.spark.put_batches import Batch, Keyed
 from poe.spark.retrying_socket import RetryingSocket
 from poe.topic_name import topic_text
@@ -78,7 +80,8 @@ class Targets:
 
     def _find(self, topic: bytes) -> DescribedTopic | None:
         try:
-            return self._server.call(Socket.find_topic, topic)
+            check = partial(check_replicated, topics=[topic]) if self._server.are_several else None
+            return self._server.call(Socket.find_topic, topic, check=check)
         except NotAuthorized as refused:
             # Whoever may write a topic may describe it.
             raise NotAuthorized("write", refused.resource) from refused

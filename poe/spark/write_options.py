@@ -8,7 +8,7 @@ from typing import Final, Self
 from poe.errors import OptionError
 from poe.protocol.server import Server
 from poe.spark import option_text, server_options
-from poe.spark.server_options import DEFAULT_SERVER, take_server
+from poe.spark.server_options import DEFAULT_SERVER, take_servers
 
 _EPOCH_MAX = 2**32 - 1
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -22,7 +22,8 @@ class WriteOptions:
         OptionError: on construction, naming the option and what is allowed.
     """
 
-    server: Server = DEFAULT_SERVER
+    servers: tuple[Server, ...] = (DEFAULT_SERVER,)
+    """Where there are several, they have the same topics: replicated ones."""
 
     topic: str | None = None
     """Where all rows go; None: each row tells, in its column `topic`."""
@@ -65,7 +66,7 @@ class WriteOptions:
             OptionError: an unknown name, or a value that is not allowed.
         """
         values = option_text.parse(options, PARSERS)
-        return cls(server=take_server(values) or DEFAULT_SERVER, **values)
+        return cls(servers=take_servers(values) or (DEFAULT_SERVER,), **values)
 
 
 def _prefix(name: str, text: str) -> str:

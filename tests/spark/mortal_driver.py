@@ -55,8 +55,8 @@ class MortalDataSource(PoeDataSource):
                 commits.write(b".")
                 commits_count = commits.tell()
             if commits_count <= commits_left:
-                return RetryingSocket(options.server, options.retry_timeout)
-            socket = MortalSocket(options.server, options.retry_timeout)
+                return RetryingSocket(options.servers, options.retry_timeout)
+            socket = MortalSocket(options.servers, options.retry_timeout)
             socket.calls_left = calls
             return socket
 

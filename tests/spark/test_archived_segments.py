@@ -189,7 +189,7 @@ def test_a_server_is_archived_and_read_together_with_its_archive(tmp_path):
             node.put_many(TOPIC, [b"%d" % n for n in range(start, start + 10)])
             wait_until(partial(has_segments, node, start // 10 + 2), 20)
         server = Server(host, port)
-        open_segments = partial(BrokerSegments, server, retry_timeout_s=1.0, is_known=False)
+        open_segments = partial(BrokerSegments, [server], retry_timeout_s=1.0, is_known=False)
         outcomes = archive_topics(open_segments, [TOPIC], archive_dir, in_a_loop)
         assert [(each.count, each.failure) for each in outcomes] == [(10, "")] * 3
         node.put_many(TOPIC, [b"30", b"31"])

@@ -225,7 +225,7 @@ def test_more_tasks_than_may_be_on_their_way_in_at_once_get_in(node):
     begin = threading.Barrier(tasks)
 
     def task(_):
-        with RetryingSocket(node.server("read"), 60.0) as server:
+        with RetryingSocket([node.server("read")], 60.0) as server:
             begin.wait()
             return server.call(Socket.read, "in", 0, 1)[0][1]
 

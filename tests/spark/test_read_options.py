@@ -21,7 +21,7 @@ def topics(**options):
 
 def test_names_have_no_case_and_values_have_types():
     options = parse(HOST="h", port="77", includesegment="True", targetPartitionBytes="9")
-    assert options.server == Server("h", 77)
+    assert options.servers == (Server("h", 77),)
     assert options.include_segment is True
     assert options.target_partition_bytes == 9
     assert parse() == ReadOptions(topic="t")

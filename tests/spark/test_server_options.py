@@ -17,7 +17,7 @@ from poe.spark.server_options import (
     check_files,
     names_server,
     options_of,
-    parse_server,
+    parse_servers,
 )
 from poe.spark.write_options import WriteOptions
 from tests.python_process import environment
@@ -29,12 +29,18 @@ SECRET, _ = make_token("of-a-test")
 
 
 def test_a_url_host_and_port_or_nothing_name_a_server():
-    assert parse_server({}) == DEFAULT_SERVER
-    assert parse_server({"URL": "poe://h:77"}) == Server("h", 77)
-    assert parse_server({"url": "poe://h"}) == Server("h", 5555)
-    assert parse_server({"host": "h"}) == Server("h", 5555)
-    assert parse_server({"port": "7"}) == Server("127.0.0.1", 7)
-    assert parse_server({"url": "poes://h"}) == Server("h", 5556, Entry(Tls()))
+    assert parse_servers({}) == (DEFAULT_SERVER,)
+    assert parse_servers({"URL": "poe://h:77"}) == (Server("h", 77),)
+    assert parse_servers({"url": "poe://h"}) == (Server("h", 5555),)
+    assert parse_servers({"host": "h"}) == (Server("h", 5555),)
+    assert parse_servers({"port": "7"}) == (Server("127.0.0.1", 7),)
+    assert parse_servers({"url": "poes://h"}) == (Server("h", 5556, Entry(Tls())),)
+
+
+def test_a_url_may_name_several_servers_which_are_got_into_in_one_way():
+    found = parse_servers({"url": "poes://a,b:7", "tokenFile": "/t"})
+    entry = Entry(Tls(), TokenFile("/t"))
+    assert found == (Server("a", 5556, entry), Server("b", 7, entry))
 
 
 ENTRIES = {
@@ -56,7 +62,7 @@ ENTRIES = {
 @pytest.mark.parametrize(("written", "entry"), ENTRIES.values(), ids=ENTRIES)
 def test_options_say_how_to_get_in_and_travel_as_paths(written, entry):
     options = {"url": URL, **written}
-    found = parse_server(options)
+    [found] = parse_servers(options)
     assert found == Server("h", 77, entry)
     assert pickle.loads(pickle.dumps(found)) == found
     assert options_of(found) == options
@@ -65,10 +71,10 @@ def test_options_say_how_to_get_in_and_travel_as_paths(written, entry):
 def test_reads_and_writes_have_them():
     options = {"url": URL, "tokenFile": "/t", "topic": "t"}
     server = Server("h", 77, Entry(Tls(), TokenFile("/t")))
-    assert WriteOptions.parse(options).server == server
-    assert ReadOptions.parse(options, "batch").server == server
-    assert ReadOptions.parse(options, "stream").server == server
-    assert ReadOptions.parse({"topic": "t"}, "batch").server is None
+    assert WriteOptions.parse(options).servers == (server,)
+    assert ReadOptions.parse(options, "batch").servers == (server,)
+    assert ReadOptions.parse(options, "stream").servers == (server,)
+    assert ReadOptions.parse({"topic": "t"}, "batch").servers == ()
     for name in ("url", "tokenFile"):
         given = {"topic": "t", name: options[name], "path": "/data"}
         with pytest.raises(OptionError, match="either the options of a server, or path"):
@@ -80,8 +86,7 @@ def test_reads_and_writes_have_them():
     [
         ({"url": "poe://h", "host": "h"}, "'host' is 'h'; use either url, or host and port"),
         ({"url": "poe://h", "port": "1"}, "'port' is 1; use either url, or host and port"),
-        ({"url": "poe://a,b"}, "'url' is 'poe://a,b'; use one server"),
-        ({"url": "kafka://a"}, "'url' is 'kafka://a'; use one server"),
+        ({"url": "kafka://a"}, "'url' is 'kafka://a'; use poe://host:port"),
         ({"url": "h:1"}, "'url' is 'h:1'; use poe://host:port"),
         ({"url": ""}, "'url' is ''; use poe://host:port"),
         ({"url": "poe://h", "caFile": "/ca"}, "'caFile' is '/ca'; use it with a url of TLS"),
@@ -99,7 +104,7 @@ def test_reads_and_writes_have_them():
     ],
 )
 def test_what_names_no_server_or_does_not_go_together_is_refused(written, words):
-    for parse in (parse_server, WriteOptions.parse):
+    for parse in (parse_servers, WriteOptions.parse):
         with pytest.raises(OptionError, match=words):
             parse(written)
 
@@ -117,7 +122,7 @@ def test_what_names_no_server_or_does_not_go_together_is_refused(written, words)
     ],
 )
 def test_a_secret_among_the_options_is_refused_unseen_and_with_what_to_do(written):
-    refusing = (check_options, parse_server, WriteOptions.parse)
+    refusing = (check_options, parse_servers, WriteOptions.parse)
     for parse in (*refusing, lambda options: ReadOptions.parse(options, "stream")):
         with pytest.raises(OptionError) as raised:
             parse(written)
@@ -129,7 +134,7 @@ def test_a_secret_among_the_options_is_refused_unseen_and_with_what_to_do(writte
 
 def test_of_a_server_alone_other_options_are_not_known():
     with pytest.raises(UnknownOption, match="'topic' is not known"):
-        parse_server({"topic": "t"})
+        parse_servers({"topic": "t"})
 
 
 def test_whether_a_server_is_named_has_no_case():
@@ -163,11 +168,11 @@ def test_all_files_are_looked_at(tmp_path, certificates):
     ca = str(certificates.file("ca.pem"))
     options = {"url": URL, "caFile": ca, "tokenFile": str(token)}
     with pytest.raises(SecurityFileError, match=f"{token}: cannot be read"):
-        check_files(parse_server(options))
+        check_files(parse_servers(options)[0])
     token.write_text(SECRET)
-    check_files(parse_server(options))
+    check_files(parse_servers(options)[0])
     with pytest.raises(SecurityFileError, match=f"{token}: it holds no certificate"):
-        check_files(parse_server({**options, "caFile": str(token)}))
+        check_files(parse_servers({**options, "caFile": str(token)})[0])
     check_files(DEFAULT_SERVER)
 
 

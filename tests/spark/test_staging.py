@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from poe import Node
-from poe.errors import InvalidTopicName, ProducerFenced, UnknownTopic
+from poe.errors import ConnectFailed, InvalidTopicName, ProducerFenced, UnknownTopic
 from poe.protocol import Socket
 from poe.protocol.server import Server
 from poe.spark.retrying_socket import RetryingSocket
@@ -52,7 +52,7 @@ class Write:
 
     def attempt(self, rows=ROWS, size=4, *, calls=FOR_EVER, epoch=0):
         """Stage in puts of up to `size` messages, and commit with so many calls."""
-        with MortalSocket(Server(*address(self.node)), 5.0) as server:
+        with MortalSocket([Server(*address(self.node))], 5.0) as server:
             self.staging.open(server)
             ranges = self.staging.stage(server, self.puts_of(rows, size))
             server.calls_left = calls
@@ -83,7 +83,7 @@ def node(shared_node):
 
 @pytest.fixture
 def server(node):
-    with RetryingSocket(Server(*address(node)), 5.0) as server:
+    with RetryingSocket([Server(*address(node))], 5.0) as server:
         yield server
 
 
@@ -205,7 +205,7 @@ def test_a_server_that_shows_only_what_is_synced_is_written_to(tmp_path, is_temp
         Node(dir=tmp_path, port=0, read="synced", sync_interval=not_unasked_s) as node,
         connect(node) as client,
     ):
-        with RetryingSocket(Server(*address(node)), 5.0) as server:
+        with RetryingSocket([Server(*address(node))], 5.0) as server:
             staging.open(server)
             ranges = staging.stage(server, [(b"a", [b"1", b"2"]), (b"b", [b"3"])])
             staging.commit(server, 0, ranges)
@@ -221,14 +221,13 @@ class ServerThatLeaves(RetryingSocket):
 
     def call(self, method, *args, **kwargs):
         if method is self.method:
-            error = self._server.unreachable("cut off")
-            raise error
+            raise ConnectFailed("h", 1, "cut off")
         return super().call(method, *args, **kwargs)
 
 
 def test_a_write_that_has_stored_all_has_succeeded_though_its_topic_is_left(node, caplog):
     staging = Staging.of_one_write()
-    with ServerThatLeaves(Server(*address(node)), 5.0) as server:
+    with ServerThatLeaves([Server(*address(node))], 5.0) as server:
         server.method = Socket.delete
         staging.open(server)
         staging.commit(server, 0, staging.stage(server, [(b"left", [b"m"])]))
@@ -248,7 +247,7 @@ class KillingSocket(RetryingSocket):
     def __init__(self, folder):
         self.folder = folder
         self.process = ServerProcess(folder)
-        super().__init__(Server("127.0.0.1", self.process.port), patience_s=20.0)
+        super().__init__([Server("127.0.0.1", self.process.port)], patience_s=20.0)
 
     def call(self, method, *args, **kwargs):
         result = super().call(method, *args, **kwargs)

@@ -313,7 +313,7 @@ def test_a_query_that_goes_on_from_its_checkpoint_waits_for_the_server(monkeypat
 
     def open_segments(options, *, is_known):
         asked.append(is_known)
-        raise ConnectFailed(options.server.host, options.server.port, "it is away")
+        raise ConnectFailed(options.servers[0].host, options.servers[0].port, "it is away")
 
     monkeypatch.setattr("poe.spark.stream_reader.open_segments", open_segments)
 

@@ -62,7 +62,9 @@ def test_what_is_no_envelope_is_told_where_there_should_be_one(topics):
 def test_a_server_tells_partition_and_envelope_too(node):
     node.create_topic("t", partitions=2, envelope=True)
     host, port = node.address
-    with closing(BrokerSegments(Server(host, port), retry_timeout_s=5, is_known=True)) as segments:
+    with closing(
+        BrokerSegments([Server(host, port)], retry_timeout_s=5, is_known=True)
+    ) as segments:
         assert segments.place("t-1") == Place(1, has_envelopes=True, topic="t")
         assert segments.place("t-2") == Place()
         assert segments.place("other") == Place()
@@ -86,7 +88,7 @@ def keyed_rows():
 
 def test_rows_with_keys_go_to_the_partition_of_their_key(node):
     node.create_topic("keyed", partitions=3, envelope=True)
-    with RetryingSocket(Server(*node.address), 5) as server:
+    with RetryingSocket([Server(*node.address)], 5) as server:
         puts = list(Targets(server).of(keyed_rows()))
     of_key = f"keyed-{(murmur2(b'k') & 0x7FFFFFFF) % 3}".encode()
     told = {topic: [decode(each) for each in batch] for topic, batch in puts}
@@ -95,7 +97,7 @@ def test_rows_with_keys_go_to_the_partition_of_their_key(node):
 
 
 def test_a_topic_for_rows_with_keys_is_made_with_envelopes(node):
-    with RetryingSocket(Server(*node.address), 5) as server:
+    with RetryingSocket([Server(*node.address)], 5) as server:
         list(Targets(server).of((b"made", batch) for _, batch in keyed_rows()))
     assert node.describe("made").properties.envelope
 
@@ -103,7 +105,7 @@ def test_a_topic_for_rows_with_keys_is_made_with_envelopes(node):
 def test_keys_and_headers_are_not_lost_silently(node):
     node.create_topic("keyed")
     with (
-        RetryingSocket(Server(*node.address), 5) as server,
+        RetryingSocket([Server(*node.address)], 5) as server,
         pytest.raises(RowsRefused, match="'keyed' have a key or headers, which would be lost"),
     ):
         list(Targets(server).of(keyed_rows()))
@@ -146,7 +148,7 @@ def test_rows_go_to_all_partitions_and_into_envelopes(node):
     node.create_topic("t", partitions=2, envelope=True)
     node.create_topic("one")
     host, port = node.address
-    with RetryingSocket(Server(host, port), 5.0) as server:
+    with RetryingSocket([Server(host, port)], 5.0) as server:
         batch = JoinedBatch(b"\0\0\0\1a\0\0\0\2bc", 2)
         puts = list(Targets(server).of([(b"t", batch)] * 4 + [(b"one", batch), (b"new", batch)]))
     assert {topic for topic, _ in puts[:4]} == {b"t-0", b"t-1"}

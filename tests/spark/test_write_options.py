@@ -9,7 +9,7 @@ pytestmark = pytest.mark.spark
 
 def test_options_are_known_in_any_case():
     written = {"HOST": "h", "port": "7", "Topic": "t", "producerid": "p", "EPOCH": "3"}
-    expected = WriteOptions(server=Server("h", 7), topic="t", producer_id="p", epoch=3)
+    expected = WriteOptions(servers=(Server("h", 7),), topic="t", producer_id="p", epoch=3)
     assert WriteOptions.parse(written) == expected
     assert WriteOptions.parse({"retryTimeout": "1.5"}).retry_timeout == 1.5
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from poe.errors import InvalidPipeline, SecurityFileError
 from poe.spark.pipeline.definitions import Sink, Source, Step, make, option_texts, placed
-from poe.spark.server_options import FILES, check_files, names_server, parse_server
+from poe.spark.server_options import FILES, check_files, names_server, parse_servers
 
 BACKOFF_MAX_S = 60.0
 """Longest wait before a restart."""
@@ -165,7 +165,7 @@ class Pipeline:
         """Check the options that name a server, and the files that these name."""
         located = self.located_options(options)
         with placed({place: located}):
-            server = parse_server(located)
+            server = parse_servers(located)[0]  # all are got into in the same way
         try:
             check_files(server)
         except SecurityFileError as error:

@@ -8,14 +8,19 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, Final
 
 from poe.actors import Down, GenServer, Work
 from poe.client.patience import NOT_LET_IN, Gate
+from poe.client.server_order import ServerOrder
 from poe.errors import (
     AuthenticationFailed,
+    CallTimeout,
+    ConnectFailed,
+    ConnectionClosed,
     NotAuthorized,
     PipelineRunning,
     PoeError,
@@ -75,11 +80,11 @@ class Known:
 
 
 class BrokerLink:
-    """Tells a server of one run; connects again when it has to. Any thread may use it."""
+    """Tells one server of a run; connects again when it has to. Any thread may use it."""
 
-    def __init__(self, known: Known, server: Server) -> None:
+    def __init__(self, known: Known, servers: Sequence[Server]) -> None:
         self._known = known
-        self._server = server
+        self._order = ServerOrder(servers)
         self._socket: Socket | None = None
         self._is_there = True
         self._gate = Gate()
@@ -124,11 +129,14 @@ class BrokerLink:
         self._gate.check(now_s)
         try:
             if self._socket is None or not self._socket.is_usable:
-                self._socket = open_socket(self._server, _CALL_TIMEOUT_S)
+                self._socket = open_socket(self._order.current, _CALL_TIMEOUT_S)
             report = self._known.report().as_map()
             answer = self._socket.control("pipeline_report", report=report)
         except (*NOT_LET_IN, NotAuthorized) as refusal:
             self._gate.shut(refusal, now_s)
+            raise
+        except (ConnectFailed, ConnectionClosed, CallTimeout):
+            self._order.failed(self._order.current)
             raise
         self._gate.open()
         return answer

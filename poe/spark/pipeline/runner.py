@@ -29,7 +29,7 @@ from poe.spark.pipeline.pipeline import BACKOFF_MAX_S, Pipeline
 from poe.spark.pipeline.plan import reason_of, writer
 from poe.spark.pipeline.progress import PROGRESS, BrokerLink, Known, Progress, supervisor_name
 from poe.spark.pipeline.query import STOP_S, Query
-from poe.spark.server_options import parse_server
+from poe.spark.server_options import parse_servers
 from poe.spark.session import session
 from poe.supervision import (
     Backoff,
@@ -89,7 +89,7 @@ def run_pipeline(
     queries = {name: QueryReport(name=name, state="starting") for name in pipeline.sinks}
     known = Known(pipeline.name, queries)
     server = pipeline.located_options(options.server or pipeline.server)
-    link = BrokerLink(known, parse_server(server))
+    link = BrokerLink(known, parse_servers(server))
     own = None if spark is not None else _start_spark(pipeline, options)
     try:
         writers = _writers(pipeline, options, server, spark or own)

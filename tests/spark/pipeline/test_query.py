@@ -118,7 +118,7 @@ def supervise(monkeypatch):
         known = Known("p", {"q": QueryReport(name="q", state="starting")})
         system = LoopSystem()
         systems.append(system)
-        link = BrokerLink(known, Server("127.0.0.1", 1))
+        link = BrokerLink(known, [Server("127.0.0.1", 1)])
         root = system.start(PipelineSup, pipeline, known, link, {"q": spark.make_writer})
         assert root is not None
         return known, lambda: system.stop(root, "shutdown")
@@ -171,7 +171,7 @@ def test_a_server_that_refuses_reports_is_not_asked_each_second(monkeypatch, cap
     server, now_s = RefusingServer(refusal), 1000.0
     monkeypatch.setattr(progress_module, "open_socket", server.open_socket)
     monkeypatch.setattr(progress_module, "time", SimpleNamespace(monotonic=lambda: now_s))
-    link = BrokerLink(Known("p", {}), Server("127.0.0.1", 1))
+    link = BrokerLink(Known("p", {}), [Server("127.0.0.1", 1)])
     for _ in range(600):
         link.tell()
         now_s += 1.0
