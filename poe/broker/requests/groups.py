@@ -17,6 +17,7 @@ from poe.broker.requests.byte_budget import Room
 from poe.broker.requests.log_groups import (
     Question,
     ask_log_groups,
+    check_heard,
     is_replicated,
     lease_of_log,
     list_log_groups,
@@ -129,6 +130,7 @@ def is_of_log(routes: RoutingTable, find: FindGroup) -> bool:
 
     Raises:
         OptionError: it would be of replicated topics and of others.
+        NoQuorum: as `check_heard`.
     """
     table, name = routes.log_groups, find.name
     if table is None:
@@ -137,7 +139,11 @@ def is_of_log(routes: RoutingTable, find: FindGroup) -> bool:
         return True
     if routes.is_own_group(name) or _queue_of(routes, name) is not None:
         return False
-    return is_replicated(routes, find.topics) if find.mode is not None else table.are_any
+    if find.mode is None:
+        return table.are_any
+    if not is_for_queue(routes, find):
+        check_heard(routes, find.topics)
+    return is_replicated(routes, find.topics)
 
 
 async def ask_group(

@@ -181,6 +181,23 @@ def is_replicated(routes: RoutingTable, topics: Iterable[bytes]) -> bool:
     return bool(replicated)
 
 
+def check_heard(routes: RoutingTable, topics: Iterable[bytes]) -> None:
+    """Refuse to make a group of this node's own for topics that may be replicated.
+
+    It would be another one than that of the other nodes.
+
+    Raises:
+        NoQuorum: one is not known here, where it has yet to be heard which ones are replicated.
+    """
+    if routes.is_catalog_known or routes.properties is None:
+        return
+    for topic in topics:
+        if b"*" in topic or routes.is_own(topic) or routes.properties.find(topic) is not None:
+            continue
+        what = f"whether topic {topic_text(topic)} is replicated"
+        raise NoQuorum(what)
+
+
 class Answered(NamedTuple):
     """An answer, of a group of which one may know."""
 

@@ -1,10 +1,11 @@
 """Groups of replicated topics: one for the cluster, whichever node is asked."""
 
+import contextlib
 import os
 
 import pytest
 
-from poe.errors import GroupMismatch, OptionError, TooFewNodes, UnknownGroup
+from poe.errors import GroupMismatch, NoQuorum, OptionError, TooFewNodes, UnknownGroup
 from tests.cluster.log.replicated import replicated
 from tests.waiting import wait_until
 
@@ -163,3 +164,31 @@ def test_without_a_majority_no_group_is_made(tmp_path):
         nodes.log.heal("b")
         nodes.log.heal("c")
         join(nodes["a"])
+
+
+def is_put(node, topic):
+    """Whether a node takes a put: it has heard then which topics are replicated."""
+    with contextlib.suppress(NoQuorum):
+        return node.put(topic, b"1") > 0
+    return False
+
+
+def test_a_node_that_has_not_heard_which_topics_there_are_makes_no_group_of_its_own(three):
+    """It would be another one than that of all other nodes, and begin with the oldest message."""
+    three["c"].create_topic("plain")
+    wait_until(lambda: is_put(three["c"], "plain"), 10)
+    join(three["c"], "own", topics=[b"plain"])
+    three.stop("c")
+    three["a"].create_topic("t", replicas=3)
+    pointer = three["a"].put("t", b"1")
+    member, told = join(three["a"])
+    commit(three["a"], member, told["generation"], pointer)
+    three.log.cut("c")
+    three.start("c")
+    with pytest.raises(NoQuorum, match="topic t is replicated"):
+        join(three["c"])
+    assert names(three["c"]) == ["own"]
+    three.log.heal("c")
+    wait_until(lambda: three.state("c") == "following", 10)
+    join(three["c"])
+    assert positions(three["c"])[b"t"][0] == pointer
