@@ -20,7 +20,6 @@ from poe.errors import MappingExtraMissing
 from poe.mapping import Drop, RuleSet
 from poe.mapping.rule import Route, Rule, Source
 from poe.mapping.runner import Runner
-from poe.protocol.server import Server
 
 TOPIC = "documents"
 TYPES = 100
@@ -71,28 +70,28 @@ def measure_rounds(count: int, *, quick: bool) -> Iterator[list[Sample]]:
     """Map the same messages by each set of rules, round by round."""
     messages = 100_000 if quick else 1_000_000
     with TemporaryDirectory(prefix="poe-bench-") as folder, poe(Path(folder) / "data") as node:
-        server = Server(HOST, node.port)
+        url = f"poe://{HOST}:{node.port}"
         _fill(node.port, messages)
         for _ in range(count):
             yield [
-                *_measured(server, "patterns to one target", ONE, messages, 800_000),
-                *_measured(server, f"{TYPES} rules, 10 targets", HUNDRED, messages, 300_000),
-                *_expressions(server, messages),
+                *_measured(url, "patterns to one target", ONE, messages, 800_000),
+                *_measured(url, f"{TYPES} rules, 10 targets", HUNDRED, messages, 300_000),
+                *_expressions(url, messages),
             ]
 
 
-def _expressions(server: Server, messages: int) -> list[Sample]:
+def _expressions(url: str, messages: int) -> list[Sample]:
     try:
         return [
-            *_measured(server, "an expression in CEL", EXPRESSION, messages, 150_000),
-            *_measured(server, "one that CEL is asked each time", ASKED, messages, 0),
+            *_measured(url, "an expression in CEL", EXPRESSION, messages, 150_000),
+            *_measured(url, "one that CEL is asked each time", ASKED, messages, 0),
         ]
     except MappingExtraMissing:
         return []
 
 
 def _measured(
-    server: Server, name: str, rules: tuple[Rule, ...], messages: int, bar: float
+    url: str, name: str, rules: tuple[Rule, ...], messages: int, bar: float
 ) -> list[Sample]:
     rule_set = RuleSet(
         name=f"bench-{next(_numbers)}",
@@ -100,7 +99,7 @@ def _measured(
         otherwise=Drop(""),
         rules=rules,
     )
-    runner = Runner(rule_set, server)
+    runner = Runner(rule_set, url)
     began_s, began_core_s = time.perf_counter(), time.process_time()
     with runner:
         while _done(runner) < messages:

@@ -7,7 +7,6 @@ from poe.client import Consumer
 from poe.mapping import Action, Drop, Mapping, Message, P, To
 from poe.mapping.runner import Runner
 from poe.mapping.station import RunOptions
-from poe.protocol.server import Server
 from poe.testing import broker
 
 mapping = Mapping("orders", source={"topics": ["orders"]}, decode="json", otherwise="dead")
@@ -28,8 +27,7 @@ def put(*bodies: object) -> None:
 
 def run_until(topic: str, count: int) -> list[bytes | None]:
     """Run the mapping until so many messages are on a topic, and return them."""
-    host, _, port = server.url.removeprefix("poe://").partition(":")
-    with Runner(mapping.rule_set(), Server(host, int(port)), RunOptions(), lambda: None):
+    with Runner(mapping.rule_set(), server.url, RunOptions(), lambda: None):
         while True:
             if topic.encode() in server.node.topics():
                 with Consumer(server.url, topic) as consumer:

@@ -74,7 +74,11 @@ class Endpoint:
     def all_reached(self) -> Iterator[protocol.Socket]:
         """Connect to each server of the url that can be reached, for a look, one after another."""
         for server in self._servers():
-            with suppress(ConnectFailed), open_socket(server, LOOK_TIMEOUT_S) as connection:
+            try:
+                connection = open_socket(server, LOOK_TIMEOUT_S)
+            except (ConnectFailed, CallTimeout):
+                continue
+            with connection:
                 yield connection
 
     @contextmanager

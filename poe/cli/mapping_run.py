@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from enum import StrEnum
@@ -13,14 +13,20 @@ from typing import Annotated, Any
 
 import typer
 
-from poe.cli.endpoint import Endpoint
+from poe.cli.endpoint import LOOK_TIMEOUT_S, Endpoint
 from poe.cli.exit_code import ExitCode
 from poe.cli.group import printable
 from poe.cli.log import LEVELS, start_logging
 from poe.cli.output import counted, write_error, write_line
 from poe.cli.pipeline import needs_spark, run_to_the_end
 from poe.cli.topic import Format, FormatOption
-from poe.errors import OptionError, UnknownPipeline, UnknownTopic
+from poe.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    OptionError,
+    UnknownPipeline,
+    UnknownTopic,
+)
 from poe.mapping import Columns, load
 from poe.mapping.dry_run import DryRun, columns_of, topics_of
 from poe.mapping.rule_set import Compiled
@@ -96,8 +102,8 @@ def run(  # noqa: PLR0913 - the options of a command
             pipeline, endpoint, master=master, available_now=available_now, config={}
         )
     options = RunOptions(may_repeat=may_repeat)
-    where = f"{endpoint.server.host}:{endpoint.server.port}"
-    with Runner(rules, endpoint.server, options, Watch(file, rules)) as runner:
+    where = endpoint.url.partition("://")[2]
+    with Runner(rules, endpoint.url, options, Watch(file, rules), **endpoint.options) as runner:
         if not runner.wait_ready(_PATIENCE_S):
             write_error(f"no answer from {where} yet; waits until there is one")
             runner.wait_ready()
@@ -157,41 +163,37 @@ def stop(
     Waits until it has stopped, for a minute.
     """
     deadline_s = time.monotonic() + _STOP_S
-    with endpoint.looking() as connection:
-        running = {each["name"] for each in _running(connection, name)}
-        if not running:
-            return _none_runs(name)
-        for each in running:
-            with suppress(UnknownPipeline):  # it has just ended by itself
-                connection.control("pipeline_stop", name=each)
-        while left := running & {each["name"] for each in _running(connection, name)}:
-            if time.monotonic() > deadline_s:
-                where = ", ".join(sorted(each.rsplit(" ", 1)[1] for each in left))
-                write_error(f"{name!r} has not stopped within {_STOP_S:.0f} s on {where}")
-                return ExitCode.FAILURE
-            time.sleep(_LOOK_S)
+    running = _ask_to_stop(endpoint, name)
+    if not running:
+        return _none_runs(name)
+    # One that goes on at another node is asked there.
+    while left := running & _ask_to_stop(endpoint, name):
+        if time.monotonic() > deadline_s:
+            where = ", ".join(sorted(each.rsplit(" ", 1)[1] for each in left))
+            write_error(f"{name!r} has not stopped within {_STOP_S:.0f} s on {where}")
+            return ExitCode.FAILURE
+        time.sleep(_LOOK_S)
     write_line(f"{printable(name)}\tstopped")
     return ExitCode.OK
 
 
 def list_mappings(*, output_format: FormatOption = Format.TEXT, endpoint: Endpoint) -> None:
     """List the mappings that report to a server: name, state, where they run, partitions."""
-    with endpoint.looking() as connection:
-        for told in _told(connection):
-            name, where = told["name"].rsplit(" ", 1)
-            row = {
-                "name": name,
-                "state": _state(told),
-                "process": where,
-                "partitions": len(told["queries"]),
-                "age_s": told["age_s"],
-            }
-            if output_format is Format.JSON:
-                write_line(json.dumps(row, ensure_ascii=False))
-            else:
-                parts = counted(row["partitions"], "partition")
-                age = f"{told['age_s']:.0f} s ago"
-                write_line("\t".join(map(printable, (name, row["state"], where, parts, age))))
+    for told in _told(endpoint):
+        name, where = told["name"].rsplit(" ", 1)
+        row = {
+            "name": name,
+            "state": _state(told),
+            "process": where,
+            "partitions": len(told["queries"]),
+            "age_s": told["age_s"],
+        }
+        if output_format is Format.JSON:
+            write_line(json.dumps(row, ensure_ascii=False))
+        else:
+            parts = counted(row["partitions"], "partition")
+            age = f"{told['age_s']:.0f} s ago"
+            write_line("\t".join(map(printable, (name, row["state"], where, parts, age))))
 
 
 def show(
@@ -204,8 +206,7 @@ def show(
     endpoint: Endpoint,
 ) -> ExitCode:
     """Show what a mapping does, partition by partition: state, rate, lag, and why it waits."""
-    with endpoint.looking() as connection:
-        found = [each for each in _told(connection) if each["name"].rsplit(" ", 1)[0] == name]
+    found = [each for each in _told(endpoint) if _name(each) == name]
     if not found:
         return _none_runs(name)
     for told in found:
@@ -236,17 +237,58 @@ def _show_rules(where: str, rules: Sequence[RuleReport], output_format: Format) 
         write_line("\t".join(map(printable, cells)).rstrip())
 
 
-def _told(connection: Socket) -> list[dict[str, Any]]:
+def _told(endpoint: Endpoint) -> list[dict[str, Any]]:
+    """Return what the servers of the url know of mappings, of each process the newest."""
+    newest: dict[str, dict[str, Any]] = {}
+    for _, told in _reports(endpoint):
+        for each in told:
+            known = newest.get(each["name"])
+            if known is None or each["age_s"] < known["age_s"]:
+                newest[each["name"]] = each
+    return [each for _, each in sorted(newest.items())]
+
+
+def _ask_to_stop(endpoint: Endpoint, name: str) -> set[str]:
+    """Ask the processes that run a mapping to stop, and return what they call themselves."""
+    asked = set()
+    for connection, told in _reports(endpoint):
+        for each in told:
+            if _name(each) == name and each["state"] == "running":
+                with suppress(UnknownPipeline):  # it has just ended by itself
+                    connection.control("pipeline_stop", name=each["name"])
+                asked.add(each["name"])
+    return asked
+
+
+def _reports(endpoint: Endpoint) -> Iterator[tuple[Socket, list[dict[str, Any]]]]:
+    """Yield what each server of the url knows of mappings, and a connection to it.
+
+    Raises:
+        PoeError: none of them can be asked.
+    """
+    if not endpoint.others:
+        with endpoint.looking() as connection:
+            yield connection, _told_by(connection)
+        return
+    reached = 0
+    for connection in endpoint.all_reached():
+        try:
+            told = _told_by(connection)
+        except (CallTimeout, ConnectionClosed):  # it is frozen, or has just died
+            continue
+        reached += 1
+        yield connection, told
+    if not reached:
+        endpoint.connect(LOOK_TIMEOUT_S).close()
+
+
+def _told_by(connection: Socket) -> list[dict[str, Any]]:
     return [each for each in connection.control("pipelines") if each.get("kind") == "mapping"]
 
 
-def _running(connection: Socket, name: str) -> list[dict[str, Any]]:
-    """Return what is told of each process that runs a mapping."""
-    return [
-        each
-        for each in _told(connection)
-        if each["name"].rsplit(" ", 1)[0] == name and each["state"] == "running"
-    ]
+def _name(told: Mapping[str, Any]) -> str:
+    """Return the name of a mapping, without where it runs."""
+    return str(told["name"]).rsplit(" ", 1)[0]
 
 
 def _none_runs(name: str) -> ExitCode:

@@ -2,6 +2,7 @@
 
 from poe.errors.broker import BrokerError
 from poe.errors.config import ConfigError
+from poe.errors.root import shown
 
 
 class InvalidMapping(ConfigError):
@@ -98,4 +99,30 @@ class PlanTooLarge(MappingError):
         super().__init__(
             f"a plan takes {size_bytes} bytes, at most {limit_bytes} fit; one message goes onto "
             "too many topics with several partitions each"
+        )
+
+
+class NodeIsBehind(MappingError):
+    """A node of a cluster has yet to get, or to hear, what a mapping knows to be there."""
+
+    code = 486
+    retriable = True
+
+    def __init__(self, server: str, lacks: str) -> None:
+        self.server = server
+        self.lacks = lacks
+        super().__init__(f"{server} has not got {lacks} yet; the next node of the url is asked")
+
+
+class TopicOfOneNode(MappingError):
+    """A mapping is to go on at other nodes, and a topic of it is one of a single node."""
+
+    code = 487
+
+    def __init__(self, topic: bytes) -> None:
+        self.topic = topic
+        super().__init__(
+            f"topic {shown(topic)} is not replicated: the other nodes of the url have none, or "
+            "another one; make it by `poe topic create … --replicas 3` before a message is put "
+            "onto it, or give the mapping the url of one node"
         )

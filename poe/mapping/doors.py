@@ -10,16 +10,19 @@ from typing import Any, Final, Literal
 
 from poe.errors import (
     InvalidEnvelope,
+    NodeIsBehind,
     PoeError,
     ProducerFenced,
     RepeatedPut,
     SequenceGap,
     TopicExists,
+    TopicOfOneNode,
     UnknownTopic,
 )
+from poe.mapping.connection import Connection
 from poe.mapping.judge import Judge, run_of
 from poe.mapping.message import Columns, topic_text
-from poe.mapping.plan import Sent, Target
+from poe.mapping.plan import Sent, Target, topic_key
 from poe.mapping.unit import (
     LEAVE,
     Commit,
@@ -33,10 +36,10 @@ from poe.mapping.unit import (
     Work,
 )
 from poe.protocol import DescribedTopic, IndexedRecords, Socket
-from poe.protocol.client import open_socket
 from poe.protocol.envelope import decode
 from poe.protocol.server import Server
 from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
+from poe.topic_properties import TopicProperties
 
 State = Literal["idle", "running", "retrying", "waiting", "stopped"]
 
@@ -47,6 +50,8 @@ _PAUSE_S: Final = 0.1
 _PAUSE_MAX_S: Final = 5.0
 _TARGETS_KEPT_S: Final = 60.0
 _READ_BYTES: Final = 8 << 20
+_COPY_S: Final = 5.0
+"""For so long a node's copy may be behind what was planned, before another one is asked."""
 
 
 class Tally:
@@ -116,7 +121,8 @@ class Over(Exception):
 class Place:
     """Where a unit is, and who works on it."""
 
-    server: Server
+    servers: Sequence[Server]
+    """Nodes that have the same topics, in the order to ask them in."""
     group: str
     member: bytes
     generation: int
@@ -149,9 +155,9 @@ class Doors:
         self._leave = signals.leave
         self._lost = signals.lost
         self._tell = tell
-        self._socket: Socket | None = None
+        self._connection = Connection(place.servers, _CALL_TIMEOUT_S)
         self._targets: dict[bytes, tuple[float, Target]] = {}
-        self._has_envelope: bool | None = None
+        self._source: TopicProperties | None = None
         self._next_ordinal: int | None = None
         self.is_in_doubt = False
         """Whether a commit was sent of which nobody knows whether it was taken."""
@@ -181,9 +187,7 @@ class Doors:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        self._connection.close()
 
     # ---- inside -------------------------------------------------------------------------------
 
@@ -193,8 +197,11 @@ class Doors:
                 return self._read(effect)
             case Commit(pointer, data):
                 return self._commit(pointer, data)
-            case Describe(topics):
-                return {topic: self._target(topic, need) for topic, need in topics.items()}
+            case Describe(topics, spread):
+                return {
+                    topic: self._target(topic, need, spread.get(topic_key(topic), 1))
+                    for topic, need in topics.items()
+                }
             case Store(puts):
                 self._store(puts)
             case Wait(seconds, why, kind):
@@ -223,10 +230,8 @@ class Doors:
             unit = self._place.unit
             if not self._until_done(lambda s: s.wait(unit, read.first, _WAIT_S)):
                 return LEAVE if self._leave.is_set() else None
-        last = POINTER_MAX if read.last is None else read.last
-        records = self._until_done(
-            lambda s: s.read_range(self._place.unit, read.first, last, read.limit, _READ_BYTES)
-        )
+        is_copy = read.last is not None and self._properties().is_replicated
+        records = self._until_done(lambda s: self._records(s, read, is_copy=is_copy))
         if not len(records):
             return None
         self._look_for_gaps(records, is_behind=read.last is None)
@@ -235,6 +240,22 @@ class Doors:
         if columns.topic == judge.retry_topic:
             return self._due(judge, columns, is_planned=read.last is not None)
         return columns
+
+    def _records(self, socket: Socket, read: Read, *, is_copy: bool) -> IndexedRecords:
+        """Return messages; of a plan none is taken for deleted that a copy is yet to get.
+
+        A copy has all that was agreed on up to its end, but for what was deleted: so where it goes
+        up to the last message of the plan, what is not there is gone.
+
+        Raises:
+            NodeIsBehind: the copy of this node does not go so far.
+        """
+        unit = self._place.unit
+        last = POINTER_MAX if read.last is None else read.last
+        if is_copy and not socket.wait(unit, last - 1, _COPY_S):
+            lacks = f"topic {topic_text(unit)} up to pointer {last}, to where a batch is planned,"
+            raise NodeIsBehind(self._connection.name, lacks)
+        return socket.read_range(unit, read.first, last, read.limit, _READ_BYTES)
 
     def _due(self, judge: Judge, columns: Columns, *, is_planned: bool) -> Columns | None:
         """Return messages of the retry topic that are due; wait a while, where the first is not."""
@@ -260,15 +281,12 @@ class Doors:
         self._next_ordinal = records.ordinal + len(records)
 
     def _columns(self, records: IndexedRecords) -> Columns:
-        if self._has_envelope is None:
-            found = self._until_done(lambda s: s.find_topic(self._place.topic))
-            self._has_envelope = found is not None and found.properties.envelope
         pointers = records.pointers.tolist()
         data = bytes(records.data)
         begins = (records.starts[:-1] + RECORD_HEADER_BYTES).tolist()
         ends = records.starts[1:].tolist()
         values = [data[begin:end] for begin, end in zip(begins, ends, strict=True)]
-        if not self._has_envelope:
+        if not self._properties().envelope:
             return Columns(self._place.topic, pointers, values)
         fields = [_opened(value) for value in values]
         return Columns(
@@ -288,7 +306,7 @@ class Doors:
         place = self._place
         self.is_in_doubt = True
         try:
-            told = self._connected().control(
+            told = self._connection.socket().control(
                 "group_commit",
                 group=place.group,
                 member=place.member,
@@ -301,28 +319,93 @@ class Doors:
         self.is_in_doubt = False
         return place.unit in told
 
-    def _target(self, topic: bytes, need: bool) -> Target:  # noqa: FBT001 - as in the effect
+    def _properties(self) -> TopicProperties:
+        """Return those of the topic that is read."""
+        if self._source is None:
+            found = self._until_done(lambda s: self._found(s, self._place.topic))
+            self._source = TopicProperties() if found is None else found.properties
+        return self._source
+
+    def _found(self, socket: Socket, topic: bytes) -> DescribedTopic | None:
+        """Return a topic; one that other nodes have, too, where these may be asked next.
+
+        Raises:
+            NodeIsBehind: this node does not know it; another one does.
+            TopicOfOneNode: it is one of this node alone.
+        """
+        found = socket.find_topic(topic)
+        if self._connection.others_count:
+            if found is None:
+                raise NodeIsBehind(self._connection.name, f"topic {topic_text(topic)}")
+            if not found.properties.is_replicated:
+                raise TopicOfOneNode(topic)
+            self._connection.known.add(topic)
+        return found
+
+    def _target(self, topic: bytes, need: bool, least: int) -> Target:  # noqa: FBT001 - as in the effect
         known = self._targets.get(topic)
         if known is not None and monotonic() - known[0] < _TARGETS_KEPT_S:
-            return known[1]
-        described = self._until_done(lambda s: _described(s, topic, has_envelope=need))
+            target = known[1]
+            if len(target.partitions) >= least:
+                return target
+        replicas = self._properties().replicas
+        made: dict[str, Any] = {"envelope": need}
+        if replicas > 1:
+            made["replicas"] = replicas
+        described = self._until_done(lambda s: self._described(s, topic, least, made))
         names = tuple(each.topic for each in described.partitions)
         target = Target(names or (topic,), described.properties.envelope)
         self._targets[topic] = monotonic(), target
         return target
+
+    def _described(
+        self, socket: Socket, topic: bytes, least: int, properties: Mapping[str, Any]
+    ) -> DescribedTopic:
+        """Return what a topic has, and make it where it is not there.
+
+        Raises:
+            NodeIsBehind, TopicOfOneNode: as `_found`.
+        """
+        try:
+            described = socket.describe(topic)
+        except UnknownTopic:
+            try:
+                described = socket.create_topic(topic, **properties)
+            except TopicExists:
+                described = socket.describe(topic)
+        has = described.properties
+        if self._connection.others_count and not has.is_replicated:
+            raise TopicOfOneNode(topic)
+        if has.is_replicated and len(described.partitions) < least:
+            raise NodeIsBehind(
+                self._connection.name, f"all {least} partitions of topic {topic_text(topic)}"
+            )
+        return described
 
     def _store(self, puts: Sequence[Sent]) -> None:
         at = 0
         while at < len(puts):
             put = puts[at]
             try:
-                self._until_done(lambda s, put=put: _stored(s, put))  # type: ignore[misc]
+                self._until_done(lambda s, put=put: self._stored(s, put))  # type: ignore[misc]
                 at += 1
             except SequenceGap:  # one in front was lost: all of that topic again
                 at = next(place for place, each in enumerate(puts) if each.topic == put.topic)
 
+    def _stored(self, socket: Socket, put: Sent) -> None:
+        """Put, but for what is stored already.
+
+        Raises:
+            NodeIsBehind: this node does not know the topic, and might make one of its own.
+            PoeError: as `Socket.write`.
+        """
+        if self._connection.others_count and put.topic not in self._connection.known:
+            self._found(socket, put.topic)
+        with suppress(RepeatedPut, ProducerFenced):  # who has put behind it has first put this
+            socket.write(put.topic, put.messages, put.put_id)
+
     def _until_done(self, call: Callable[[Socket], Any]) -> Any:  # noqa: ANN401 - what it returns
-        """Return what a call returns, however long that takes.
+        """Return what a call returns, however long that takes; what fails, the next node is asked.
 
         Raises:
             Over: the unit is to go before that.
@@ -331,41 +414,20 @@ class Doors:
         pause_s = _PAUSE_S
         while True:
             try:
-                return call(self._connected())
+                return call(self._connection.socket())
             except SequenceGap:
                 raise
             except PoeError as error:
                 self._status.turn("waiting", str(error))
+                self._connection.failed()
                 if self._leave.wait(pause_s) or self._lost.is_set():
                     raise Over from error
                 pause_s = min(2 * pause_s, _PAUSE_MAX_S)
-
-    def _connected(self) -> Socket:
-        if self._socket is None or not self._socket.is_usable:
-            self._socket = open_socket(self._place.server, _CALL_TIMEOUT_S)
-        return self._socket
 
 
 def now_us() -> int:
     """Return the time, in microseconds since the epoch."""
     return time_ns() // 1000
-
-
-def _stored(socket: Socket, put: Sent) -> None:
-    with suppress(RepeatedPut, ProducerFenced):  # who has put behind it has first put this
-        socket.write(put.topic, put.messages, put.put_id)
-
-
-def _described(socket: Socket, topic: bytes, *, has_envelope: bool) -> DescribedTopic:
-    """Return what a topic has, and make it where it is not there."""
-    try:
-        return socket.describe(topic)
-    except UnknownTopic:
-        pass
-    try:
-        return socket.create_topic(topic, envelope=has_envelope)
-    except TopicExists:
-        return socket.describe(topic)
 
 
 def _opened(value: bytes) -> tuple[bytes | None, bytes | None, Mapping[str, bytes] | None]:

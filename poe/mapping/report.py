@@ -9,12 +9,11 @@ from typing import Final
 
 from poe.actors import GenServer
 from poe.errors import PoeError
+from poe.mapping.connection import Connection
 from poe.mapping.doors import Status, now_us
 from poe.mapping.rule import fate_text
 from poe.mapping.rule_set import OTHERWISE
 from poe.mapping.station import Station, logger
-from poe.protocol import Socket
-from poe.protocol.client import open_socket
 from poe.protocol.pipeline_report import (
     QUERIES_MAX,
     RULES_MAX,
@@ -38,7 +37,7 @@ class Reporter(GenServer):
     def init(self, station: Station) -> None:
         """Begin."""
         self._station = station
-        self._socket: Socket | None = None
+        self._connection = Connection(station.servers, _CALL_TIMEOUT_S)
         self._before: dict[bytes, tuple[float, int]] = {}
         self._counted: tuple[float, Counter[tuple[str, str]]] = monotonic(), Counter()
         self.send_after(0, _TELL)
@@ -50,20 +49,18 @@ class Reporter(GenServer):
             await self.run_blocking(self._report)
         except PoeError as error:
             logger.debug("mapping %s: no report: %s", self._station.rules.name, error)
+            self._connection.failed()
         self.send_after(_REPORT_S, _TELL)
 
     async def terminate(self, reason: object) -> None:
         """Tell that the mapping has stopped, if it has, and close the connection."""
         del reason
-        if self._station.is_ending and self._socket is not None and self._socket.is_usable:
+        if self._station.is_ending and self._connection.is_open:
             with suppress(PoeError):
                 await self.run_blocking(self._report)
-        if self._socket is not None:
-            self._socket.close()
+        self._connection.close()
 
     def _report(self) -> None:
-        if self._socket is None or not self._socket.is_usable:
-            self._socket = open_socket(self._station.server, _CALL_TIMEOUT_S)
         if self._station.is_ending:
             units = [QueryReport(name="-", state="stopped")]
         else:
@@ -77,7 +74,7 @@ class Reporter(GenServer):
             kind="mapping",
             rules=self._rules(),
         )
-        answer = self._socket.control("pipeline_report", report=report.as_map())
+        answer = self._connection.socket().control("pipeline_report", report=report.as_map())
         if isinstance(answer, dict) and answer.get("stop") is True:
             self._station.is_to_stop = True
 

@@ -8,11 +8,15 @@ from collections.abc import Callable
 from typing import Final, Self
 
 from poe.actors import SHUTDOWN, ActorRef, LoopSystem
-from poe.errors import ActorDead
+from poe.client.url import parse_url
+from poe.errors import ActorDead, OptionError
 from poe.mapping.rule_set import RuleSet
 from poe.mapping.station import RunOptions, Station
 from poe.mapping.worker import INTENSITY, PERIOD_S, mapping_sup
 from poe.protocol.server import Server
+from poe.security.credentials import Credentials
+from poe.security.entry import Entry
+from poe.security.tls import Tls
 from poe.supervision import ChildKind, ChildSpec, Supervisor, SupervisorFlags
 
 _STOP_S: Final = 30.0
@@ -24,25 +28,35 @@ _COLLECT_COUNT: Final = 50_000
 class Runner:
     """One running mapping; any thread may ask it.
 
-        with Runner(rules, server) as runner:
+        with Runner(rules, "poe://localhost:5555") as runner:
             runner.join()
 
     Args (of the constructor):
         rules: which mapping.
-        server: where its topics are.
+        url: where its topics are, `poe://host:port`; with more addresses after commas, of nodes of
+            one cluster, it goes on at the next one where one dies, and all topics are replicated.
         options: see `RunOptions`.
         load: returns other rules where the file has changed since it was asked last.
+        tls: what to demand of TLS, with a url of `poes://`.
+        credentials: how to log in.
+
+    Raises (from the constructor):
+        OptionError: it is no url, or one of several nodes with rules that cannot be for several.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what to run, where, how, and how to get in
         self,
         rules: RuleSet,
-        server: Server,
+        url: str,
         options: RunOptions | None = None,
         load: Callable[[], RuleSet | None] = lambda: None,
+        *,
+        tls: Tls | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         rules.compile()  # what is wrong with them is told here
-        self.station = Station(server, rules, options or RunOptions())
+        servers = _servers_for(rules, url, Entry(tls, credentials))
+        self.station = Station(servers, rules, options or RunOptions())
         self._load = load
         self._system = LoopSystem()
         self._root: ActorRef | None = None
@@ -119,3 +133,19 @@ class Runner:
         with contextlib.suppress(ActorDead):
             self._system.stop(root, SHUTDOWN, timeout_s=_STOP_S)
         self._system.shutdown()
+
+
+def _servers_for(rules: RuleSet, url: str, entry: Entry) -> list[Server]:
+    """Return the servers of a url.
+
+    Raises:
+        OptionError: it is none for a mapping; each node has a group of its own for patterns.
+    """
+    scheme, servers = parse_url(url, entry)
+    if scheme != "poe":
+        raise OptionError("url", url, "poe://host:port, or poes:// for TLS")
+    for topic in rules.source.topics:
+        if "*" in topic and len(servers) > 1:
+            allowed = "names of replicated topics, or the url of one node: patterns are each node's"
+            raise OptionError("source.topics", topic, allowed)
+    return servers

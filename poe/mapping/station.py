@@ -40,11 +40,12 @@ class Station:
     """One mapping, as it runs in this process.
 
     Attributes:
+        servers: nodes of one cluster, in the order to try them in, or a single one.
         rules: those of now; the actor `rules` changes it.
         refusal: what ends the run: trying again does not change it.
     """
 
-    server: Server
+    servers: Sequence[Server]
     rules: RuleSet
     options: RunOptions
     refusal: PoeError | None = None
@@ -69,11 +70,16 @@ class Station:
         return f"mapping.{self.rules.name}"
 
     @property
+    def retry_topic(self) -> str:
+        """Return the name of the topic on which messages wait that hold nobody."""
+        return f"{self.rules.name}.retry"
+
+    @property
     def topics(self) -> Sequence[bytes]:
         """Return what the group reads."""
         names = [*self.rules.source.topics]
         if self.rules.retries == "unordered":
-            names.append(f"{self.rules.name}.retry")
+            names.append(self.retry_topic)
         return [topic_bytes(each) for each in names]
 
     def tell(self, text: str) -> None:

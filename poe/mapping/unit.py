@@ -101,6 +101,8 @@ class Describe(NamedTuple):
 
     topics: Mapping[bytes, bool]
     """And whether it needs envelopes, if it is made."""
+    spread: Mapping[bytes, int] = {}
+    """As in a plan: a target has so many partitions at least, wherever it is asked for."""
 
 
 class Store(NamedTuple):
@@ -383,7 +385,7 @@ class Unit:
         self._trial = plan.trial
 
     def _store(self, plan: Plan, judged: Judged) -> Work:
-        targets = yield Describe(_wanted(judged.decided))
+        targets = yield Describe(_wanted(judged.decided), plan.spread)
         producer = producer_of(self._mapping, self._grant.unit, plan.life)
         puts = puts_of(plan, producer, judged.decided, targets)
         if puts:

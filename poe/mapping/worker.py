@@ -16,9 +16,11 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
+from functools import partial
 from typing import Any, Final
 
 from poe.actors import NORMAL, GenServer, LoopSystem, Stop
+from poe.client.async_socket import AsyncSocket
 from poe.client.consumer.loop_thread import LoopThread
 from poe.client.group.membership import MemberInfo, Membership, Reach
 from poe.client.patience import NOT_LET_IN
@@ -29,9 +31,12 @@ from poe.errors import (
     OptionError,
     PoeError,
     RulesChanged,
+    TopicExists,
+    TopicOfOneNode,
     UnknownPlan,
 )
 from poe.mapping.doors import Place
+from poe.mapping.message import topic_bytes
 from poe.mapping.report import Reporter
 from poe.mapping.rule_set import RuleSet
 from poe.mapping.station import Run, Station, logger
@@ -52,7 +57,7 @@ _GO: Final = "go"
 _LOOK_S: Final = 1.0
 _SHUTDOWN_S: Final = 10.0
 _REQUEST_S: Final = 30.0
-_FINAL: Final = (*NOT_LET_IN, NotAuthorized, GroupMismatch, OptionError)
+_FINAL: Final = (*NOT_LET_IN, NotAuthorized, TopicOfOneNode, GroupMismatch, OptionError)
 _REFUSED: Final = (UnknownPlan, RulesChanged)
 
 
@@ -182,8 +187,9 @@ class Units:
             "start": station.rules.start,
             "dead_letter_topic": f"{station.rules.name}.dead",
         }
+        self._servers = ServerOrder(station.servers)
         self._membership = Membership(
-            Reach(ServerOrder([station.server]), None, _REQUEST_S),
+            Reach(self._servers, None, _REQUEST_S),
             MemberInfo(group=station.group, mode="ordered", topics=station.topics, options=options),
             self,
             lambda: None,
@@ -227,9 +233,9 @@ class Units:
         for unit in new:
             topic, _, position = granted[unit]
             station, membership = self._station, self._membership
-            place = Place(
-                station.server, station.group, membership.id, membership.generation, unit, topic
-            )
+            # The worker begins at the node that has told the member so.
+            servers, generation = self._servers.all, membership.generation
+            place = Place(servers, station.group, membership.id, generation, unit, topic)
             self._runs[unit] = run = Run(station, place, position)
             self._start(run)
         return bool(new)
@@ -268,7 +274,30 @@ class Units:
 
     async def _open(self) -> None:
         self._opening = asyncio.current_task()
+        await self._prepare()
         await self._membership.open()
+
+    async def _prepare(self) -> None:
+        """Make sure that all that the group is to read is replicated, or nothing of it.
+
+        Raises:
+            TopicOfOneNode: a topic is of one node alone, and there are others to go on at.
+        """
+        rules = self._station.rules
+        replicas = 1
+        for name in map(topic_bytes, rules.source.topics):
+            if b"*" in name:
+                continue
+            found = await self._membership.call(partial(AsyncSocket.find_topic, topic=name))
+            is_replicated = found is not None and found.properties.is_replicated
+            if self._servers.others_count and not is_replicated:
+                raise TopicOfOneNode(name)
+            replicas = max(replicas, found.properties.replicas if found else 1)
+        if replicas > 1 and rules.retries == "unordered":
+            topic = topic_bytes(self._station.retry_topic)
+            made = partial(AsyncSocket.create_topic, topic=topic, envelope=True, replicas=replicas)
+            with contextlib.suppress(TopicExists):
+                await self._membership.call(made)
 
     async def _end(self) -> None:
         for task in (self._opening, self._renewing):

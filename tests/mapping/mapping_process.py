@@ -1,4 +1,4 @@
-"""A mapping in a process of its own: `python -m tests.mapping.mapping_process PORT`."""
+"""A mapping in a process of its own: `python -m tests.mapping.mapping_process URL BATCH`."""
 
 import logging
 import signal
@@ -9,7 +9,6 @@ from poe.mapping.rule import Route, Rule, Source
 from poe.mapping.rule_set import RuleSet
 from poe.mapping.runner import Runner
 from poe.mapping.station import RunOptions
-from poe.protocol.server import Server
 
 RULES = RuleSet(
     name="sort",
@@ -27,7 +26,7 @@ def main() -> None:
     logging.basicConfig(format="%(asctime)s %(process)d %(message)s")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     options = RunOptions(session_s=1.0, batch=int(sys.argv[2]))
-    with Runner(RULES, Server("127.0.0.1", int(sys.argv[1])), options) as runner:
+    with Runner(RULES, sys.argv[1], options) as runner:
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         runner.join()

@@ -59,7 +59,8 @@ class World:
         return protocol.socket("127.0.0.1", self.port, timeout_s=20)
 
     def start_member(self):
-        command = [sys.executable, "-m", "tests.mapping.mapping_process", str(self.port)]
+        url = f"poe://127.0.0.1:{self.port}"
+        command = [sys.executable, "-m", "tests.mapping.mapping_process", url]
         batch = str(self.rng.choice((7, 50, 1000)))
         quiet = {"stdout": subprocess.DEVNULL, "stderr": self.log}
         return subprocess.Popen([*command, batch], env=environment(), cwd=ROOT, **quiet)

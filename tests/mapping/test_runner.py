@@ -14,7 +14,6 @@ from poe.mapping.rule import Call, OnError, Route, Rule, Source
 from poe.mapping.runner import Runner
 from poe.mapping.station import RunOptions
 from poe.mapping.watch import Watch
-from poe.protocol.server import Server
 from poe.testing import broker, wait_until
 
 pytestmark = pytest.mark.slow
@@ -58,8 +57,7 @@ def stored(server, topic):
 
 
 def run(server, rule_set, load=lambda: None, options=OPTIONS):
-    host, _, port = server.url.removeprefix("poe://").partition(":")
-    return Runner(rule_set, Server(host, int(port)), options, load)
+    return Runner(rule_set, server.url, options, load)
 
 
 def test_messages_are_mapped_in_their_order_and_a_second_run_goes_on(server, names):

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from poe.client.async_retrying_socket import AsyncRetryingSocket
 from poe.client.async_socket import AsyncSocket
-from poe.client.local_server import AnyServer
 from poe.client.patience import pause_after
 from poe.client.server_order import ServerOrder
 from poe.errors import GroupFenced, PoeError
@@ -54,7 +53,7 @@ class MemberInfo:
 class Reach(NamedTuple):
     """Where the servers are, and how long to try."""
 
-    servers: ServerOrder[AnyServer]
+    servers: ServerOrder[Any]
     timeout_s: float | None
     request_timeout_s: float
 

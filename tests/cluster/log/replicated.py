@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import shutil
+from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -16,9 +17,16 @@ START_US = 1_750_000_000_000_000
 
 
 class Replicated:
-    """Some nodes, each of which may be stopped, started, cut off and wiped."""
+    """Some nodes, each of which may be stopped, started, cut off and wiped.
 
-    def __init__(self, folder: Path, names: str = "abc", **options):
+    Attributes:
+        ports: where some of them listen, in all their lives.
+    """
+
+    def __init__(
+        self, folder: Path, names: str = "abc", ports: Mapping[str, int] | None = None, **options
+    ):
+        self.ports = ports or {}
         self.folder = folder
         self.options = options
         ticks = itertools.count()
@@ -31,7 +39,7 @@ class Replicated:
         return self.nodes[name]
 
     def start(self, name: str) -> Node:
-        given = {"dir": self.folder / name, "port": None, **self.options}
+        given = {"dir": self.folder / name, "port": self.ports.get(name), **self.options}
         node = Node(given, log_engine=self.log.engine(name)).start()
         self.nodes[name] = node
         return node

@@ -1,0 +1,235 @@
+"""Mappings of replicated topics at several nodes: what one node lacks, another one has."""
+
+import json
+import socket as tcp
+import threading
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+import pytest
+
+from poe.client import Consumer
+from poe.errors import OptionError, TopicOfOneNode
+from poe.mapping import Dead, RuleSet
+from poe.mapping.doors import Doors, Place, Signals, Status, now_us
+from poe.mapping.judge import Judge
+from poe.mapping.plan import Sent, topic_key
+from poe.mapping.rule import Call, OnError, Route, Rule, Source
+from poe.mapping.runner import Runner
+from poe.mapping.station import RunOptions
+from poe.mapping.unit import Describe, Read, Store
+from poe.protocol import PutId
+from poe.protocol.server import Server
+from tests.cluster.log.replicated import replicated
+from tests.waiting import wait_until
+
+RULES = RuleSet(
+    name="m",
+    source=Source(topics=("t",)),
+    otherwise=Dead("it is odd"),
+    decode="json",
+    rules=(Rule(id="even", fate=Route(to=("even",)), body={"kind": 0}),),
+)
+OPTIONS = RunOptions(session_s=1.0, batch=7)
+
+
+@contextmanager
+def listening(folder, names):
+    with ExitStack() as stack:
+        free = [stack.enter_context(tcp.create_server(("127.0.0.1", 0))) for _ in names]
+        ports = dict(zip(names, (each.getsockname()[1] for each in free), strict=True))
+    with replicated(folder, names, ports=ports) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def three(tmp_path):
+    with listening(tmp_path, "abc") as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def four(tmp_path):
+    """Three of them are enough to make or to alter a topic."""
+    with listening(tmp_path, "abcd") as nodes:
+        nodes["a"].create_topic("t", replicas=3)
+        nodes.wait_same()
+        yield nodes
+
+
+@pytest.fixture
+def topic(three):
+    three["a"].create_topic("t", replicas=3, count_limit=5)
+    return three
+
+
+def url(nodes, names="abc"):
+    return "poe://" + ",".join(f"127.0.0.1:{nodes.ports[name]}" for name in names)
+
+
+def put(nodes, name, numbers):
+    messages = [json.dumps({"number": each, "kind": each % 2}).encode() for each in numbers]
+    return [nodes[name].put("t", each) for each in messages]
+
+
+def numbers(nodes, name, topic):
+    """The numbers on a topic at a node, in their order."""
+    if topic.encode() not in nodes[name].topics():
+        return []
+    with Consumer(url(nodes, name), topic) as consumer:
+        return [json.loads(each.value or b"")["number"] for each in consumer]
+
+
+class Carried:
+    """One effect, carried out in a thread against some nodes, of which the first is asked first."""
+
+    def __init__(self, nodes, names, effect):
+        servers = [Server("127.0.0.1", nodes.ports[name]) for name in names]
+        place = Place(servers, "mapping.m", b"m" * 16, 1, b"t", b"t")
+        self.status, self.signals = Status(b"t"), Signals()
+        self.answers: list[object] = []
+        judge = Judge(RULES.compile(), now_us)
+        doors = Doors(place, lambda: judge, self.status, self.signals, lambda _: None)
+
+        def work():
+            self.answers.append((yield effect))
+
+        self._thread = threading.Thread(target=doors.carry_out, args=(work(),), daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.signals.end()
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+    def answer(self):
+        wait_until(lambda: self.answers, 20)
+        return self.answers[0]
+
+
+def test_planned_messages_that_a_copy_has_yet_to_get_are_read_at_another_node(topic):
+    pointers = put(topic, "a", range(3))
+    topic.wait_same()
+    topic.log.cut("c")
+    pointers += put(topic, "a", range(3, 5))
+    with Carried(topic, "ca", Read(0, pointers[-1], 5)) as carried:
+        assert carried.answer().pointers == pointers
+        assert f"has not got topic t up to pointer {pointers[-1]}" in carried.status.reason
+
+
+def test_planned_messages_that_no_copy_has_yet_are_waited_for(topic):
+    put(topic, "a", range(3))
+    topic.wait_same()
+    topic.log.cut("c")
+    pointers = put(topic, "a", range(3, 5))
+    with Carried(topic, "c", Read(pointers[0] - 1, pointers[-1], 2)) as carried:
+        wait_until(lambda: carried.status.state == "waiting", 20)
+        assert "has not got topic t" in carried.status.reason
+        assert not carried.answers
+        topic.log.heal("c")
+        assert carried.answer().pointers == pointers
+
+
+def test_planned_messages_that_were_deleted_are_gone_at_once(topic):
+    pointers = put(topic, "a", range(12))
+    topic["a"].control("trim", topic=b"t", pointer=pointers[4])
+    topic.wait_same()
+    with Carried(topic, "cab", Read(0, pointers[4], 5)) as carried:
+        assert carried.answer() is None
+        assert carried.status.state == "running"
+
+
+def test_partitions_of_which_a_node_has_yet_to_hear_are_asked_for_at_another_one(four):
+    four["a"].control("topic_create", topic=b"p", properties={"replicas": 3, "partitions": 2})
+    four.wait_same("p-0")
+    four.log.cut("c")
+    four["a"].control("topic_alter", topic=b"p", properties={"partitions": 4})
+    effect = Describe({b"p": False}, {topic_key(b"p"): 4})
+    with Carried(four, "ca", effect) as carried:
+        assert carried.answer()[b"p"].partitions == (b"p-0", b"p-1", b"p-2", b"p-3")
+        assert "has not got all 4 partitions of topic p" in carried.status.reason
+
+
+def test_a_topic_of_which_a_node_has_yet_to_hear_is_not_made_there_by_a_put(four):
+    wait_until(lambda: four["c"].put("own", b"x"), 10)
+    four.log.cut("c")
+    four["a"].create_topic("new", replicas=3)
+    with Carried(four, "ca", Store([Sent(b"new", PutId(b"p" * 16, 0, 0), [b"1"])])) as carried:
+        assert carried.answer() is None
+        assert "has not got topic new" in carried.status.reason
+    assert four.values("a", "new") == [b"1"]
+    four.log.heal("c")
+    four.wait_same("new")
+
+
+def test_a_mapping_goes_on_at_the_next_node_and_what_it_makes_is_replicated(topic):
+    put(topic, "a", range(100))
+    with Runner(RULES, url(topic), OPTIONS):
+        wait_until(lambda: len(numbers(topic, "b", "even")) >= 10, 20)
+        topic.stop("a")
+        put(topic, "b", range(100, 200))
+        wait_until(lambda: len(numbers(topic, "b", "even")) == 100, 30)
+        topic.start("a")
+        topic.stop("b")
+        put(topic, "c", range(200, 300))
+        wait_until(lambda: len(numbers(topic, "c", "even")) == 150, 30)
+        wait_until(lambda: len(numbers(topic, "c", "m.dead")) == 150, 30)
+    for name in "ac":
+        assert numbers(topic, name, "even") == list(range(0, 300, 2))
+        assert numbers(topic, name, "m.dead") == list(range(1, 300, 2))
+
+
+def test_what_is_tried_again_unordered_waits_on_a_replicated_topic(topic):
+    failures = {4: 2}
+
+    def flaky(message):
+        number = message.body["number"]
+        if failures.get(number, 0):
+            failures[number] -= 1
+            raise OSError
+        return message
+
+    fate = Call(function=flaky, name="flaky", pure=True, route=Route(to=("even",)))
+    rules = replace(
+        RULES,
+        retries="unordered",
+        on_error=OnError(retry=3, backoff_s=(0.05, 0.1)),
+        rules=(Rule(id="even", fate=fate, body={"kind": 0}),),
+    )
+    put(topic, "a", range(10))
+    with Runner(rules, url(topic), OPTIONS):
+        wait_until(lambda: len(numbers(topic, "b", "even")) == 5, 20)
+    assert numbers(topic, "b", "even") == [0, 2, 6, 8, 4]
+    topic.wait_same("m.retry")
+
+
+def test_a_source_of_one_node_alone_is_refused_where_others_are_to_go_on(three):
+    three["a"].create_topic("t")
+    with (
+        Runner(RULES, url(three), OPTIONS) as runner,
+        pytest.raises(TopicOfOneNode, match="topic 't'"),
+    ):
+        runner.join(20)
+
+
+def test_a_target_of_one_node_alone_is_waited_for_where_others_are_to_go_on(topic):
+    topic["a"].create_topic("even")
+    put(topic, "a", range(4))
+    with Runner(RULES, url(topic), OPTIONS) as runner:
+        runs = runner.station.runs
+        wait_until(lambda: [each.status.state for each in runs()] == ["waiting"], 20)
+        wait_until(lambda: "not replicated" in runs()[0].status.reason, 20)
+        assert not numbers(topic, "a", "even")
+    with Carried(topic, "ab", Describe({b"even": False})) as carried:
+        wait_until(lambda: "not replicated" in carried.status.reason, 20)
+        assert not carried.answers, "nothing is planned for what it is like at one node"
+
+
+def test_a_pattern_is_refused_where_others_are_to_go_on(three):
+    rules = replace(RULES, source=Source(topics=("t.*",)))
+    with pytest.raises(OptionError, match="the url of one node"):
+        Runner(rules, url(three), OPTIONS)
+    Runner(rules, url(three, "a"), OPTIONS)
