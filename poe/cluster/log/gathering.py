@@ -1,8 +1,9 @@
 """Puts that wait until others are agreed on, and then share an entry; pure.
 
-An entry costs a sync at a majority of nodes, however much is in it. As long as few are under way
-each put is one; beyond that those that come meanwhile go together. Puts that producers have
-numbered stay by themselves, since each has a receipt of its own.
+An entry costs a sync at a majority of nodes, however much is in it. Puts therefore wait until they
+are as many as those under way, and then go together: one that comes alone goes at once, and of many
+producers half are under way while the other half gathers. Puts that producers have numbered stay by
+themselves, since each has a receipt of its own.
 """
 
 from collections import deque
@@ -10,8 +11,6 @@ from typing import Final, NamedTuple
 
 from poe.actors import Call
 
-ENTRIES_MAX: Final = 4
-"""Entries under way, beyond which puts wait to share the next one."""
 WAIT_MAX_S: Final = 0.2
 """How long a put waits for that: those under way may be in doubt for long."""
 BYTES_MAX: Final = 1 << 20
@@ -44,10 +43,11 @@ class _Waiting(NamedTuple):
 
 
 class Gathering:
-    """The puts that wait, oldest first."""
+    """The puts that wait, oldest first, and how many are under way."""
 
     def __init__(self) -> None:
         self._waiting: deque[_Waiting] = deque()
+        self._under_way_count = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -56,14 +56,19 @@ class Gathering:
         """Have a put wait; its messages come in the layout of a put request."""
         self._waiting.append(_Waiting(caller, batch, count, now_s))
 
-    def is_due(self, under_way_count: int, now_s: float) -> bool:
-        """Return whether some are to go now, with so many entries under way."""
+    def is_due(self, now_s: float) -> bool:
+        """Return whether some are to go now."""
         if not self._waiting:
             return False
-        return under_way_count < ENTRIES_MAX or now_s - self._waiting[0].came_s >= WAIT_MAX_S
+        is_enough = len(self._waiting) >= self._under_way_count
+        return is_enough or now_s - self._waiting[0].came_s >= WAIT_MAX_S
+
+    def end(self, shared: Shared) -> None:
+        """Note that those which were taken together are answered."""
+        self._under_way_count -= len(shared.parts)
 
     def take(self) -> Shared:
-        """Return those that go together next; there is at least one."""
+        """Return those that go together next, and are under way until `end`; at least one waits."""
         taken = [self._waiting.popleft()]
         size_bytes, count = len(taken[0].batch), taken[0].messages
         while self._waiting:
@@ -73,6 +78,7 @@ class Gathering:
             taken.append(self._waiting.popleft())
             size_bytes += len(put.batch)
             count += put.messages
+        self._under_way_count += len(taken)
         parts = []
         for put in taken:
             count -= put.messages

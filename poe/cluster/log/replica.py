@@ -32,6 +32,7 @@ from poe.broker.appendix.message import (
     GetRange,
     Put,
     SegmentInfo,
+    Sync,
 )
 from poe.broker.appendix.server import REGISTRY
 from poe.broker.registry.copy_messages import (
@@ -340,7 +341,7 @@ class Replica(GenServer):
     def _publish_gathered(self) -> None:
         """Publish what has waited for others, as far as it is time for that."""
         now_s = self.monotonic_s()
-        while self._gathering.is_due(len(self._puts), now_s):
+        while self._gathering.is_due(now_s):
             shared = self._gathering.take()
             number = self._puts.next_number()
             payload = encode_put_of(self._parts.origin, number, shared.batch)
@@ -365,7 +366,8 @@ class Replica(GenServer):
                     name = entry_name(self._parts.origin, stream, number)
                     told = partial(_post, self._slot, number)
                     self._parts.engine.publish(stream, name, payload, TRY_S, told)
-                case Answer(Shared(parts), outcome):
+                case Answer(Shared(parts) as shared, outcome):
+                    self._gathering.end(shared)
                     for part in parts:
                         self._answer_put(part.caller, outcome, part.behind_count)
                 case Answer(Call() as caller, outcome):
@@ -637,6 +639,9 @@ class Replica(GenServer):
             self._applied_count += len(done.outcomes)
             run = run[len(done.outcomes) :]
             if done.is_full:
+                # What the next one is told of is durable. A thread sees to that here, or the
+                # registry would, and all topics wait for the disk with it.
+                await self.call(self._writer, Sync(), timeout_s=None)
                 request = BeginSegment(self._parts.topic)
                 begun: CopyWriter = await self.call(REGISTRY, request, timeout_s=None)
                 self._writer = begun.ref

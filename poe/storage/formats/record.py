@@ -80,7 +80,11 @@ def check_sizes(messages: Messages, message_max: int) -> list[int]:
     Raises:
         InvalidMessage: one is empty or longer than `message_max`, or there is none.
     """
-    sizes = list(map(len, messages))
+    if isinstance(messages, np.ndarray):
+        count, length = messages.shape
+        sizes = [length] * count
+    else:
+        sizes = list(map(len, messages))
     smallest, largest = min(sizes, default=0), max(sizes, default=0)
     if not 0 < smallest <= largest <= message_max:
         raise InvalidMessage(largest if smallest else 0, message_max)

@@ -2,7 +2,7 @@
 
 import threading
 
-from poe.cluster.log.gathering import BYTES_MAX, COUNT_MAX, ENTRIES_MAX, WAIT_MAX_S, Gathering
+from poe.cluster.log.gathering import BYTES_MAX, COUNT_MAX, WAIT_MAX_S, Gathering
 from tests.cluster.log.test_copies import fill
 
 
@@ -18,13 +18,29 @@ def gathered(*batches):
     return gathering, callers
 
 
-def test_with_few_entries_under_way_a_put_goes_at_once():
-    gathering, _ = gathered((b"a", 1))
-    assert gathering.is_due(ENTRIES_MAX - 1, 0.0)
-    assert not gathering.is_due(ENTRIES_MAX, 0.0)
-    assert gathering.is_due(ENTRIES_MAX, WAIT_MAX_S)
+def test_puts_go_when_as_many_wait_as_are_under_way():
+    gathering, callers = gathered((b"a", 1))
+    assert gathering.is_due(0.0)
+    first = gathering.take()
+    assert not gathering.is_due(WAIT_MAX_S)  # none waits
+    for caller in callers * 2:
+        gathering.add(caller, b"b", 1, 0.0)
+    assert gathering.is_due(0.0)
+    second = gathering.take()
+    gathering.add(callers[0], b"c", 1, 0.0)
+    gathering.add(callers[0], b"d", 1, 0.0)
+    assert not gathering.is_due(0.0)  # three are under way
+    gathering.end(first)
+    assert gathering.is_due(0.0)
+    assert len(gathering.take().parts) == len(second.parts) == 2
+
+
+def test_a_put_waits_for_those_under_way_no_longer_than_a_moment():
+    gathering, callers = gathered((b"a", 1), (b"a", 1))
     gathering.take()
-    assert not gathering.is_due(0, WAIT_MAX_S)
+    gathering.add(callers[0], b"b", 1, 0.0)
+    assert not gathering.is_due(0.0)
+    assert gathering.is_due(WAIT_MAX_S)
 
 
 def test_puts_share_an_entry_in_their_order_and_each_knows_where_it_ends():
@@ -43,7 +59,7 @@ def test_an_entry_has_bounds_which_one_put_alone_may_exceed():
 
 
 def test_each_of_many_who_put_at_once_is_told_of_its_own_messages(three):
-    """More threads than entries under way, so that puts share them."""
+    """So many threads that puts share entries."""
     three["a"].create_topic("t", replicas=3)
     fill(three, 1)
     told: dict[int, list[int]] = {}
@@ -53,7 +69,7 @@ def test_each_of_many_who_put_at_once_is_told_of_its_own_messages(three):
         for _ in range(20):
             told.setdefault(number, []).append(three["a"].put_many("t", messages))
 
-    threads = [threading.Thread(target=put, args=(number,)) for number in range(4 * ENTRIES_MAX)]
+    threads = [threading.Thread(target=put, args=(number,)) for number in range(16)]
     for each in threads:
         each.start()
     for each in threads:
