@@ -305,10 +305,11 @@ class SimulatedLog:
 
     def leader(self, name: str, stream: str = "") -> str:
         """Return who leads, as a node knows it; empty: nobody."""
+        if not self.agrees(name):
+            return ""
         there = [each for each in self.names if self.is_there(each)]
         wanted = self.preferred.get(stream)
-        first = wanted if wanted in there else there[0]
-        return first if self.agrees(name) else ""
+        return wanted if wanted in there else there[0]
 
     def joined(self, engine: "SimulatedEngine") -> None:
         """Count an engine as that of its node."""
