@@ -63,7 +63,7 @@ class World:
         command = [sys.executable, "-m", "tests.mapping.mapping_process", url]
         batch = str(self.rng.choice((7, 50, 1000)))
         quiet = {"stdout": subprocess.DEVNULL, "stderr": self.log}
-        return subprocess.Popen([*command, batch], env=environment(), cwd=ROOT, **quiet)
+        return subprocess.Popen([*command, batch, "1"], env=environment(), cwd=ROOT, **quiet)
 
     def put(self, count):
         """Put more numbers onto both partitions, each once."""
@@ -153,7 +153,7 @@ def check_kills(folder, seed, faults):
             world.hurt()
         world.put(300)
         world.wait_until_done()
-        for topic, kind in (("even", 0), ("audit", 0), ("third", 1)):
+        for topic, kind in (("even", 0), ("audit", 0), ("third", 1), ("sort.dead", 2)):
             expected = Counter(range(kind, world.count, 3))
             stored = world.stored(topic)
             assert not expected - stored, f"{topic}: lost with seed {seed}, {world.faults}"
