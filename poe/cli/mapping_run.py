@@ -83,10 +83,12 @@ def run(  # noqa: PLR0913 - the options of a command
 ) -> ExitCode:
     """Carry out a mapping until Ctrl-C: each message once, whatever is killed meanwhile.
 
-    Start as many as you like, anywhere: they share the partitions. When the file changes, its
-    rules hold from the next batch on; a wrong one is told, and changes nothing. On Spark the same
-    rules are applied by its executors, each message once by Spark's checkpoint; functions, retries
-    and stop are not for Spark.
+    Start as many as you like, anywhere: they share the partitions. With several nodes of a cluster
+    in --url it goes on at the next one where one dies; all its topics are replicated then.
+
+    When the file changes, its rules hold from the next batch on; a wrong one is told, and changes
+    nothing. On Spark the same rules are applied by its executors, each message once by Spark's
+    checkpoint; functions, retries and stop are not for Spark.
     """
     if log_level.lower() not in LEVELS:
         raise OptionError("--log-level", log_level, "one of " + ", ".join(LEVELS))
