@@ -8,8 +8,9 @@ from contextlib import ExitStack
 import pytest
 
 from poe.client import Consumer, GroupWorker
+from poe.cluster.identity import PROTOCOL
 from tests.cluster.log.log_witness import LogWitness
-from tests.cluster.log.test_log_faults import make_topic
+from tests.cluster.log.test_log_faults import are_same, make_topic
 from tests.cluster.nodes import nodes
 from tests.waiting import wait_until
 
@@ -121,6 +122,29 @@ def test_a_consumer_goes_on_at_another_node_where_it_was(three):
     rest = next(each for each in three if each.program is not None)
     second = received(rest)
     assert sorted({*first, *second}) == [*first, *second], "from where the first one was"
+
+
+def test_nodes_are_restarted_one_by_one_as_the_next_release_while_a_group_works(three):
+    worked = Worked()
+    with LogWitness(three) as witness, ExitStack() as stack:
+        start_workers(three, stack, worked)
+        for node in three:
+            worked.wait_for(witness)
+            assert node.stop() == 0
+            node.prefix = ["-m", "tests.cluster.newer_node"]
+            node.variables |= {
+                "POE_TEST_PROTOCOL": str(PROTOCOL + 1),
+                "POE_TEST_PROTOCOL_MIN": str(PROTOCOL),
+            }
+            witness.wait_more(20, 40)
+            node.start()
+            three.wait_until_whole()
+            wait_until(lambda: witness.has_all(node), 40)  # noqa: B023 - at once
+        witness.wait_more()
+        worked.wait_for(witness)
+    witness.judge()
+    wait_until(lambda: are_same(three["a"]), 40)
+    assert [each["group"] for each in three["a"].control("groups")] == ["g"]
 
 
 def received(node):
