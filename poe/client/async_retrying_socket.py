@@ -16,6 +16,7 @@ from poe.errors import (
     ConnectionClosed,
     IdentityConflict,
     NodeForgotten,
+    NoQuorum,
     PoeError,
 )
 
@@ -110,7 +111,8 @@ class AsyncRetryingSocket:
             await self.close()
             self._gate.shut(error, time.monotonic())
             raise
-        except LEFT:
+        except (*LEFT, NoQuorum, CallTimeout):
+            # Said by a node that can be reached itself, but is cut off from others.
             self._order.failed(self._server)
             raise
         except (TimeoutError, ConnectionClosed, ConnectFailed, AuthenticationExpired) as error:

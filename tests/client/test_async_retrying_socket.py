@@ -3,8 +3,9 @@ import asyncio
 import pytest
 
 from poe.client.async_retrying_socket import AsyncRetryingSocket
-from poe.errors import ConnectionClosed
+from poe.errors import CallTimeout, ConnectionClosed, NoQuorum
 from poe.protocol.server import Server
+from poe.testing import broker
 
 
 async def test_a_cancel_that_comes_with_a_failure_is_not_forgotten():
@@ -37,3 +38,20 @@ async def test_a_cancel_that_comes_with_a_failure_is_not_forgotten():
     await calling.close()
     server.close()
     await server.wait_closed()
+
+
+@pytest.mark.parametrize("refusal", [NoQuorum("topic t"), CallTimeout("a group", 10.0)])
+async def test_what_a_node_says_that_is_cut_off_has_the_next_one_asked(refusal):
+    """It can be reached itself, and would be asked for ever."""
+    with broker() as cut_off, broker() as other:
+        cut_off.fail(refusal, 1000)
+        servers = []
+        for each in (cut_off, other):
+            host, _, port = each.url.removeprefix("poe://").rpartition(":")
+            servers.append(Server(host, int(port)))
+        calling = AsyncRetryingSocket(
+            servers, timeout_s=5, request_timeout_s=10.0, on_lost=lambda: None
+        )
+        await calling.call(lambda socket: socket.write("t", [b"1"]))
+        await calling.close()
+        assert [each.value for each in other.collected("t")] == [b"1"]

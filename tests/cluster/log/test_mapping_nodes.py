@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from poe.cli.exit_code import ExitCode
 from poe.client import Consumer
 from poe.errors import OptionError, TopicOfOneNode
 from poe.mapping import Dead, RuleSet
@@ -20,6 +21,7 @@ from poe.mapping.station import RunOptions
 from poe.mapping.unit import Describe, Read, Store
 from poe.protocol import PutId
 from poe.protocol.server import Server
+from tests.cli.processes import Background, poe_here
 from tests.cluster.log.replicated import replicated
 from tests.waiting import wait_until
 
@@ -233,3 +235,45 @@ def test_a_pattern_is_refused_where_others_are_to_go_on(three):
     with pytest.raises(OptionError, match="the url of one node"):
         Runner(rules, url(three), OPTIONS)
     Runner(rules, url(three, "a"), OPTIONS)
+
+
+@pytest.mark.slow
+def test_a_mapping_is_shown_and_stopped_at_whichever_node_it_reports_to(topic, tmp_path):
+    file = tmp_path / "m.toml"
+    file.write_text('name = "m"\nsource = { topics = ["t"] }\notherwise = "drop"\n')
+    put(topic, "a", range(3))
+    away = "poe://127.0.0.1:1," + url(topic, "cab").removeprefix("poe://")
+    with Background("mapping", "run", file, "--url", away) as background:
+        background.read_until(b"mapping m runs on 127.0.0.1:1,")
+
+        def listed(names):
+            return poe_here("mapping", "list", "--url", url(topic, names)).stdout.decode()
+
+        wait_until(lambda: "\tidle\t" in listed("abc"), 20)
+        assert listed("a") == ""
+        told = poe_here("mapping", "show", "m", "--url", url(topic, "ab") + ",127.0.0.1:1")
+        assert told.returncode == 1
+        told = poe_here("mapping", "show", "m", "--url", url(topic, "abc") + ",127.0.0.1:1")
+        assert "\tt\tidle\t" in told.stdout.decode()
+        run = poe_here("mapping", "stop", "m", "--url", url(topic))
+        assert (run.returncode, run.stdout) == (0, b"m\tstopped\n")
+        assert background.process.wait(20) == 0
+    run = poe_here("mapping", "list", "--url", "poe://127.0.0.1:1,127.0.0.1:2")
+    assert run.returncode == ExitCode.UNREACHABLE
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_mapping_goes_on_elsewhere_when_its_node_is_cut_off_from_the_others(topic):
+    """It reaches the node, which can ask nobody and puts nothing."""
+    topic["a"].create_topic("even", replicas=3)
+    topic["a"].create_topic("m.dead", replicas=3, envelope=True)
+    put(topic, "a", range(100))
+    with Runner(RULES, url(topic), OPTIONS):
+        wait_until(lambda: len(numbers(topic, "b", "even")) >= 10, 20)
+        topic.log.cut("a")
+        put(topic, "b", range(100, 200))
+        wait_until(lambda: len(numbers(topic, "b", "even")) == 100, 90)
+        topic.log.heal("a")
+        topic.wait_same("even")
+    assert numbers(topic, "a", "even") == list(range(0, 200, 2))
