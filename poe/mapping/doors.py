@@ -320,10 +320,12 @@ class Doors:
         return place.unit in told
 
     def _properties(self) -> TopicProperties:
-        """Return those of the topic that is read."""
+        """Return those of the topic that is read; of one that is not there what any may have."""
         if self._source is None:
             found = self._until_done(lambda s: self._found(s, self._place.topic))
-            self._source = TopicProperties() if found is None else found.properties
+            if found is None:
+                return TopicProperties()
+            self._source = found.properties
         return self._source
 
     def _found(self, socket: Socket, topic: bytes) -> DescribedTopic | None:

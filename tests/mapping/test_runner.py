@@ -7,13 +7,17 @@ import pytest
 
 from poe.client import Consumer
 from poe.errors import Overloaded, RulesChanged
-from poe.mapping import Drop, RuleSet, Stop, load
-from poe.mapping.doors import Doors
+from poe.mapping import Columns, Drop, RuleSet, Stop, load
+from poe.mapping.doors import Doors, Place, Signals, Status, now_us
+from poe.mapping.judge import Judge
 from poe.mapping.plan import Plan
 from poe.mapping.rule import Call, OnError, Route, Rule, Source
 from poe.mapping.runner import Runner
 from poe.mapping.station import RunOptions
+from poe.mapping.unit import Read
 from poe.mapping.watch import Watch
+from poe.protocol.envelope import encode
+from poe.protocol.server import Server
 from poe.testing import broker, wait_until
 
 pytestmark = pytest.mark.slow
@@ -264,3 +268,23 @@ def test_the_group_is_as_far_as_the_mapping(server, names):
     assert [each["messages"] for each in lag.values()] == [0]
     with Consumer(server.url, source, group="another") as consumer:
         assert len(list(consumer)) == 10
+
+
+def test_a_topic_that_is_made_only_now_is_read_as_it_was_made(server, names):
+    source = names[0].encode()
+    host, _, port = server.url.removeprefix("poe://").rpartition(":")
+    place = Place([Server(host, int(port))], "mapping.m", b"m" * 16, 1, source, source)
+    judge = Judge(rules(names).compile(), now_us)
+    answers: list[object] = []
+
+    def work():
+        answers.append((yield Read(0, 5, 1)))
+        server.node.create_topic(source, envelope=True)
+        server.node.put(source, encode(b"key", b"1", None))
+        answers.append((yield Read(0, None, 10)))
+
+    Doors(place, lambda: judge, Status(source), Signals(), answers.append).carry_out(work())
+    nothing, columns = answers
+    assert nothing is None
+    assert isinstance(columns, Columns)
+    assert (columns.keys, columns.values) == ([b"key"], [b"1"])

@@ -40,6 +40,7 @@ KINDS_OF_KILLS = (
     "leader of a target",
     "coordinator",
     "the one it is connected to",
+    "the one it is connected to is frozen",
 )
 MEMBERS_COUNT = 2
 MORE = 50
@@ -141,12 +142,17 @@ class World:
         return self.reported_to()
 
     def kill(self, kind):
-        """Kill a node, see that all goes on, and start it again."""
+        """Kill or freeze a node, see that all goes on, and have it back."""
         self.kills[kind] += 1
         node = self.victim(kind)
-        node.kill()
-        self.wait_more()
-        node.start()
+        if kind.endswith("frozen"):
+            node.process.freeze()
+            self.wait_more()
+            node.process.thaw()
+        else:
+            node.kill()
+            self.wait_more()
+            node.start()
         self.made.wait_until_whole()
         self.wait_more()
 
