@@ -1,18 +1,30 @@
 """What clients of replicated topics did and saw, and what the nodes have of them in the end.
 
-The schedules of `torture/faults/log.py` write it, and `torture/log_rules.py` judges it. Messages
+The schedules of `torture/faults/log.py` make it, and `torture/log_rules.py` judges it. Messages
 differ from each other, so that each is known wherever it turns up.
+
+In a file each line is a row, a map of JSON: a put with its tries, a read, a copy, records that a
+copy holds (`held`, some hundreds a row, behind so many others), and what else there is. Messages
+are text there, a character a byte.
 """
 
+import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 Outcome = Literal["acked", "refused", "doubt", "unanswered", "wrong"]
 """What a client was told: `wrong` is an answer that nobody should get."""
+
+Row = Mapping[str, Any]
+"""A line of a file."""
+HELD_MAX = 500
+"""Records of a row."""
 
 Record = tuple[int, bytes]
 """A pointer, and the message there."""
@@ -71,6 +83,8 @@ class Read(NamedTuple):
     topic: str
     at_us: int
     after: int
+    end: int
+    """Up to there it is all that the node has told of."""
     records: tuple[Record, ...]
 
 
@@ -183,3 +197,112 @@ class Judged:
     def places(self, topic: str, message: bytes) -> frozenset[int]:
         """Return where a message was seen."""
         return self.seen.get(topic, {}).get(message, frozenset())
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """Write a file."""
+    with path.open("w") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read a file."""
+    with path.open() as file:
+        return [json.loads(line) for line in file]
+
+
+def to_rows(history: LogHistory) -> Iterator[Row]:
+    """Yield a history as rows."""
+    for put in history.puts:
+        tries = [asdict(each) | {"answered_us": _finite(each.answered_us)} for each in put.tries]
+        messages = list(map(_text, put.messages))
+        yield {
+            "kind": "put", "topic": put.topic, "client": put.client, "number": put.number,
+            "is_sequenced": put.is_sequenced, "messages": messages, "tries": tries,
+        }  # fmt: skip
+    for read in history.reads:
+        yield {"kind": "read", **read._asdict(), "records": _told(read.records)}
+    for each in history.trims:
+        yield {"kind": "trim", **each._asdict()}
+    for change in history.deletes:
+        yield {"kind": "delete", "topic": change.topic, "ended_us": _finite(change.ended_us)}
+    for copy in history.copies:
+        place = {"node": copy.node, "topic": copy.topic}
+        first, files = copy.first_ordinal, dict(copy.files)
+        yield {"kind": "copy", **place, "first_ordinal": first, "files": files}
+        for begin in range(0, len(copy.records), HELD_MAX):
+            records = _told(copy.records[begin : begin + HELD_MAX])
+            yield {"kind": "held", **place, "begin": begin, "records": records}
+    for stuck in history.stuck:
+        yield {"kind": "stuck", "what": stuck.what}
+    for topic in sorted(history.shrinking):
+        yield {"kind": "shrinking", "topic": topic}
+
+
+def from_rows(rows: Iterable[Row]) -> LogHistory:
+    """Return the history that rows tell, in whatever order."""
+    history = LogHistory()
+    found: list[Row] = []
+    held: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        match row["kind"]:
+            case "copy":
+                found.append(row)
+            case "held":
+                held[row["node"], row["topic"]].append(row)
+            case _:
+                _add(history, row)
+    for row in found:
+        node, topic, first = row["node"], row["topic"], row["first_ordinal"]
+        parts = sorted(held[node, topic], key=itemgetter("begin"))
+        records = tuple(record for part in parts for record in _records(part))
+        history.copies.append(Copy(node, topic, first, records, dict(row["files"])))
+    return history
+
+
+def _add(history: LogHistory, row: Row) -> None:
+    """Add what a row tells, which is of no copy."""
+    match row["kind"]:
+        case "put":
+            messages = tuple(map(_bytes, row["messages"]))
+            put = row["topic"], row["client"], row["number"], messages, row["is_sequenced"]
+            history.puts.append(Put(*put, list(map(_try, row["tries"]))))
+        case "read":
+            read = row["node"], row["topic"], row["at_us"], row["after"], row["end"]
+            history.reads.append(Read(*read, tuple(_records(row))))
+        case "trim":
+            history.trims.append(Trimmed(row["topic"], row["pointer"]))
+        case "delete":
+            history.deletes.append(Change(row["topic"], _known(row["ended_us"])))
+        case "stuck":
+            history.stuck.append(Stuck(row["what"]))
+        case "shrinking":
+            history.shrinking.add(row["topic"])
+
+
+def _try(row: Row) -> Try:
+    return Try(**{**row, "answered_us": _known(row["answered_us"])})
+
+
+def _finite(time_us: float) -> float | None:
+    return None if math.isinf(time_us) else time_us
+
+
+def _known(time_us: float | None) -> float:
+    return math.inf if time_us is None else time_us
+
+
+def _text(message: bytes) -> str:
+    return message.decode("latin-1")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("latin-1")
+
+
+def _told(records: Iterable[Record]) -> list[Row]:
+    return [{"pointer": pointer, "message": _text(message)} for pointer, message in records]
+
+
+def _records(row: Row) -> Iterator[Record]:
+    return ((each["pointer"], _bytes(each["message"])) for each in row["records"])

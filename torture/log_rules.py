@@ -12,7 +12,7 @@ from typing import Final
 from torture.log_history import Copy, Judged, LogHistory, Put
 
 Rule = Callable[[Judged], Iterator[str]]
-_SHOWN_MAX = 4
+SHOWN_MAX = 4
 
 
 def broken(history: LogHistory) -> list[str]:
@@ -21,9 +21,9 @@ def broken(history: LogHistory) -> list[str]:
     judged = history.judged()
     for name, rule in RULES.items():
         found = list(rule(judged))
-        told += [f"{name}: {each}" for each in found[:_SHOWN_MAX]]
-        if len(found) > _SHOWN_MAX:
-            told.append(f"{name}: and {len(found) - _SHOWN_MAX} more")
+        told += [f"{name}: {each}" for each in found[:SHOWN_MAX]]
+        if len(found) > SHOWN_MAX:
+            told.append(f"{name}: and {len(found) - SHOWN_MAX} more")
     return told
 
 
@@ -108,11 +108,10 @@ def halved_or_twice(judged: Judged) -> Iterator[str]:
             yield f"{put} has gaps"
     for copy in judged.history.copies:
         have = {message for _, message in copy.records}
-        first = copy.records[0][0] if copy.records else 0
         for put in judged.puts:
             count = sum(message in have for message in put.messages)
             if put.topic == copy.topic and 0 < count < len(put.messages):
-                yield f"{put}: {count} of {len(put.messages)} are at {copy.node} from {first} on"
+                yield f"{put}: {count} of {len(put.messages)} are at {copy.node}"
 
 
 def invented(judged: Judged) -> Iterator[str]:
@@ -136,10 +135,9 @@ def taken_back(judged: Judged) -> Iterator[str]:
     """What was read stays, and nothing comes in between: a reader has a prefix of what there is."""
     final = {copy.topic: copy.records for copy in judged.history.copies}
     for read in judged.reads:
-        if read.topic not in final or not read.records:
+        if read.topic not in final:
             continue
-        begin = max(read.after, judged.trimmed[read.topic])
-        end = read.records[-1][0]
+        begin, end = max(read.after, judged.trimmed[read.topic]), read.end
         was = [each for each in read.records if each[0] > begin]
         now = [each for each in final[read.topic] if begin < each[0] <= end]
         if was != now:

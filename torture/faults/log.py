@@ -378,7 +378,7 @@ class _Trouble:
     def note_read(self, node: LogNode, reader: _Reader, after: int, answer: Any) -> None:
         """Note what it was answered."""
         if isinstance(answer, tuple) and answer and reader.after == after:
-            row = Read(node.name, reader.topic, self.cluster.now_us, after, answer)
+            row = Read(node.name, reader.topic, self.cluster.now_us, after, answer[-1][0], answer)
             self.history.reads.append(row)
             reader.after = answer[-1][0]
 
