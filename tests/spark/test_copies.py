@@ -287,6 +287,25 @@ def test_a_write_of_one_batch_leaves_no_topic_whichever_node_it_goes_on_at(three
         wait_until(lambda: list(three[name].control("topic_list")) == [b"t"])  # noqa: B023
 
 
+@pytest.mark.parametrize("is_temporary", [True, False])
+def test_a_node_that_has_not_heard_of_a_staging_topic_makes_none_of_its_own(tmp_path, is_temporary):
+    staging = Staging(b"s" * 16, is_temporary=is_temporary)
+    with replicated(tmp_path, "abcd", port=0) as nodes:
+        nodes["a"].create_topic("t", replicas=3)
+        wait_until(lambda: nodes.state("c") == "following")
+        with lagging(nodes, "c"):
+            with RetryingSocket(servers(nodes, "ab"), 20.0) as server:
+                staging.open(server)
+            with RetryingSocket(servers(nodes, "cb"), 20.0) as server:
+                ranges = staging.stage(server, [(b"t", [b"1"])])
+            assert list(nodes["c"].control("topic_list")) == [b"t"]
+            with RetryingSocket(servers(nodes, "cb"), 20.0) as server:
+                staging.commit(server, 0, ranges)
+            assert list(nodes["c"].control("topic_list")) == [b"t"]
+        nodes.wait_same()
+        assert stored(nodes, "c") == [1]
+
+
 def test_a_commit_goes_on_where_a_node_has_died_in_the_midst_of_it(three):
     staging = Staging.of_producer("p", "t")
     with RetryingSocket(servers(three), 20.0) as server:
