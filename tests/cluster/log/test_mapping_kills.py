@@ -40,7 +40,6 @@ KINDS_OF_KILLS = (
     "leader of a target",
     "coordinator",
     "the one it is connected to",
-    "the one it is connected to is frozen",
 )
 MEMBERS_COUNT = 2
 MORE = 50
@@ -98,7 +97,9 @@ class World:
                 self.is_over.wait(0.005)
 
     def audit(self):
-        with Consumer(self.made.url, "audit", follow=True, timeout_s=120) as consumer:
+        with Consumer(
+            self.made.url, "audit", follow=True, timeout_s=120, request_timeout_s=10
+        ) as consumer:
             while not self.is_over.is_set():
                 for each in consumer.receive(0.2):
                     self.audited.append(json.loads(each.value or b"")["number"])
@@ -142,17 +143,12 @@ class World:
         return self.reported_to()
 
     def kill(self, kind):
-        """Kill or freeze a node, see that all goes on, and have it back."""
+        """Kill a node, see that all goes on, and start it again."""
         self.kills[kind] += 1
         node = self.victim(kind)
-        if kind.endswith("frozen"):
-            node.process.freeze()
-            self.wait_more()
-            node.process.thaw()
-        else:
-            node.kill()
-            self.wait_more()
-            node.start()
+        node.kill()
+        self.wait_more()
+        node.start()
         self.made.wait_until_whole()
         self.wait_more()
 
