@@ -44,6 +44,7 @@ from poe.supervision import (
     Strategy,
     Supervisor,
     SupervisorFlags,
+    dynamic_supervisor,
 )
 
 
@@ -77,13 +78,7 @@ class NodeSup(Supervisor):
         groups = GroupParts(registry.routes, registry.clock, registry.store.check_sizes, floors)
         template = ChildSpec(id="appendix_server", actor=AppendixServer, restart=Restart.TEMPORARY)
         children = [
-            ChildSpec(
-                id=APPENDIX_SUP,
-                actor=Supervisor,
-                args=(SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE), [template]),
-                kind=ChildKind.SUPERVISOR,
-                name=APPENDIX_SUP,
-            ),
+            dynamic_supervisor(APPENDIX_SUP, template),
             ChildSpec(
                 id=REGISTRY,
                 actor=TopicRegistry,

@@ -49,12 +49,9 @@ from poe.errors import (
     PoeError,
 )
 from poe.supervision import (
-    ChildKind,
     ChildSpec,
     Restart,
-    Strategy,
-    Supervisor,
-    SupervisorFlags,
+    dynamic_supervisor,
     start_dynamic_child,
     terminate_child,
 )
@@ -138,13 +135,7 @@ def fabric_specs(parts: FabricParts) -> list[ChildSpec]:
         restart=Restart.TEMPORARY,
     )
     return [
-        ChildSpec(
-            id=PEER_SENDER_SUP,
-            actor=Supervisor,
-            args=(SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE), [sender]),
-            kind=ChildKind.SUPERVISOR,
-            name=PEER_SENDER_SUP,
-        ),
+        dynamic_supervisor(PEER_SENDER_SUP, sender),
         ChildSpec(id=FABRIC, actor=FabricActor, args=(parts,), name=FABRIC),
     ]
 

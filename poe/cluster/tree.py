@@ -34,6 +34,7 @@ from poe.supervision import (
     Strategy,
     Supervisor,
     SupervisorFlags,
+    dynamic_supervisor,
 )
 
 CLUSTER_SUP = "cluster_sup"
@@ -91,13 +92,7 @@ def cluster_spec(parts: ClusterParts, fabric: Sequence[ChildSpec]) -> ChildSpec:
     children = [
         ChildSpec(id=MEMBERS, actor=MembersActor, args=(members,), name=MEMBERS),
         *fabric,
-        ChildSpec(
-            id=QUEUE_SUP,
-            actor=Supervisor,
-            args=(SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE), [template]),
-            kind=ChildKind.SUPERVISOR,
-            name=QUEUE_SUP,
-        ),
+        dynamic_supervisor(QUEUE_SUP, template),
         ChildSpec(id=QUEUES, actor=Queues, args=(queues,), name=QUEUES),
     ]
     flags = SupervisorFlags(strategy=Strategy.ONE_FOR_ALL, intensity=5, period_s=10)

@@ -37,7 +37,7 @@ from poe.supervision.child_spec import (
 from poe.supervision.live_tree import TreeRow, render_tree, tree
 from poe.supervision.partition_supervisor import Partitions, PartitionSupervisor
 from poe.supervision.strategy import RESTARTING
-from poe.supervision.supervisor import Supervisor
+from poe.supervision.supervisor import Supervisor, dynamic_supervisor
 
 __all__ = [
     "RESTARTING",
@@ -69,6 +69,7 @@ __all__ = [
     "call_supervisor",
     "count_children",
     "delete_child",
+    "dynamic_supervisor",
     "get_child_spec",
     "render_tree",
     "restart_child",

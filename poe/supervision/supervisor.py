@@ -30,6 +30,7 @@ from poe.supervision.api import (
 )
 from poe.supervision.child_key import is_hashable
 from poe.supervision.child_spec import (
+    ChildKind,
     ChildSpec,
     Strategy,
     SupervisorFlags,
@@ -214,3 +215,16 @@ def _log_unexpected(supervisor: Supervisor, way: str, message: object) -> None:
 
 def _go_on(*, is_running: bool) -> Stop | None:
     return None if is_running else Stop(SHUTDOWN)
+
+
+def dynamic_supervisor(
+    name: str, template: ChildSpec, flags: SupervisorFlags | None = None
+) -> ChildSpec:
+    """Return the spec of a supervisor, registered as `name`, that begins with no child.
+
+    `start_dynamic_child` has it start one by the template, with arguments of its own.
+    """
+    flags = flags or SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE)
+    return ChildSpec(
+        id=name, actor=Supervisor, args=(flags, [template]), kind=ChildKind.SUPERVISOR, name=name
+    )

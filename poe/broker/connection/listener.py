@@ -41,12 +41,12 @@ from poe.option import Range, check_options
 from poe.protocol import ErrorReply
 from poe.protocol.frame_memory import FrameMemory
 from poe.supervision import (
-    ChildKind,
     ChildSpec,
     Restart,
     Strategy,
     Supervisor,
     SupervisorFlags,
+    dynamic_supervisor,
     start_dynamic_child,
 )
 
@@ -241,14 +241,7 @@ class ListenerSup(Supervisor):
             # A slow reader is cut off then, so that the store can be closed in good order.
             shutdown_s=DRAIN_S,
         )
-        flags = SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE)
-        connection_sup = ChildSpec(
-            id=CONNECTION_SUP,
-            actor=Supervisor,
-            args=(flags, [template]),
-            kind=ChildKind.SUPERVISOR,
-            name=CONNECTION_SUP,
-        )
+        connection_sup = dynamic_supervisor(CONNECTION_SUP, template)
         acceptors = [
             ChildSpec(
                 id=("acceptor", number),

@@ -38,12 +38,11 @@ from poe.broker.requests.retry import until_answered
 from poe.errors import ActorDead, NoQuorum, PoeError, RemoteProtocolError, TopicUnavailable
 from poe.protocol import ControlReply, ErrorReply, LeaseReply, LeaseRequest
 from poe.supervision import (
-    ChildKind,
     ChildSpec,
     Restart,
     Strategy,
-    Supervisor,
     SupervisorFlags,
+    dynamic_supervisor,
 )
 
 
@@ -58,13 +57,7 @@ def coordination(parts: GroupParts, node: str) -> tuple[SupervisorFlags, list[Ch
             args=(parts.fence, parts.routes, node, parts.clock),
             name=FENCED_WRITER,
         ),
-        ChildSpec(
-            id=LOG_GROUP_SUP,
-            actor=Supervisor,
-            args=(SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE), [template]),
-            kind=ChildKind.SUPERVISOR,
-            name=LOG_GROUP_SUP,
-        ),
+        dynamic_supervisor(LOG_GROUP_SUP, template),
         ChildSpec(id=REPLICATED_GROUPS, actor=GroupRegistry, args=(parts,), name=REPLICATED_GROUPS),
     ]
     return SupervisorFlags(strategy=Strategy.ONE_FOR_ALL, intensity=0), children

@@ -16,6 +16,7 @@ from poe.supervision import (
     Strategy,
     Supervisor,
     SupervisorFlags,
+    dynamic_supervisor,
 )
 
 GROUPS_SUP = "groups_sup"
@@ -25,13 +26,7 @@ def groups_spec(parts: GroupParts) -> ChildSpec:
     """Return the spec of the supervisor of all groups."""
     template = ChildSpec(id="group", actor=Group, restart=Restart.TEMPORARY)
     children = [
-        ChildSpec(
-            id=GROUP_SUP,
-            actor=Supervisor,
-            args=(SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE), [template]),
-            kind=ChildKind.SUPERVISOR,
-            name=GROUP_SUP,
-        ),
+        dynamic_supervisor(GROUP_SUP, template),
         ChildSpec(id=GROUPS, actor=GroupRegistry, args=(parts,), name=GROUPS),
         ChildSpec(id=DELAYER, actor=Delayer, args=(parts,), name=DELAYER),
     ]

@@ -85,7 +85,10 @@ class DescribeLogs:
 
 @dataclass(frozen=True, slots=True)
 class VerifyLog:
-    """Compare the copy with those of other nodes; answers a row for each node."""
+    """Compare the copy with those of other nodes.
+
+    A replica answers whom to ask the same for that, which answers a row for each node.
+    """
 
 
 @dataclass(frozen=True, slots=True)

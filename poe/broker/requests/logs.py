@@ -42,11 +42,12 @@ async def cluster_verify(
         if not parts:
             raise UnknownTopic(topic)
     call = handler.actor.call
-    return {
-        each: await call(replicas[each], VerifyLog(), timeout_s=None)
-        for each in parts
-        if each in replicas
-    }
+    told = {}
+    for each in parts:
+        if each in replicas:
+            comparer = await call(replicas[each], VerifyLog(), timeout_s=None)
+            told[each] = await call(comparer, VerifyLog(), timeout_s=None)
+    return told
 
 
 async def trim_log(handler: RequestHandler, topic: bytes, pointer: int) -> int:

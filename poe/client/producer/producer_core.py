@@ -53,6 +53,7 @@ from poe.supervision import (
     Strategy,
     Supervisor,
     SupervisorFlags,
+    dynamic_supervisor,
     start_dynamic_child,
 )
 
@@ -78,13 +79,7 @@ class ProducerSup(Supervisor):
         template = ChildSpec(id="topic", actor=TopicSup, args=(parts,), kind=ChildKind.SUPERVISOR)
         flags = SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE, intensity=10, period_s=10)
         children = [
-            ChildSpec(
-                id=_TOPIC_SUP,
-                actor=Supervisor,
-                args=(flags, [template]),
-                kind=ChildKind.SUPERVISOR,
-                name=_TOPIC_SUP,
-            ),
+            dynamic_supervisor(_TOPIC_SUP, template, flags),
             ChildSpec(id=_TOPIC_STARTER, actor=TopicStarter, args=(topics,), name=_TOPIC_STARTER),
         ]
         return SupervisorFlags(strategy=Strategy.REST_FOR_ONE, intensity=10, period_s=10), children

@@ -40,6 +40,7 @@ from poe.supervision import (
     Strategy,
     Supervisor,
     SupervisorFlags,
+    dynamic_supervisor,
     start_dynamic_child,
     terminate_child,
 )
@@ -343,26 +344,13 @@ def log_groups_spec(parts: LogGroupParts, name: str) -> ChildSpec:
 
     What it runs ends together: who begins anew claims anew.
     """
-    dynamic = SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE)
     coordinations = ChildSpec(
         id="coordination", actor=Supervisor, restart=Restart.TEMPORARY, kind=ChildKind.SUPERVISOR
     )
     answers = ChildSpec(id="answer", actor=_Answer, restart=Restart.TEMPORARY)
     children = [
-        ChildSpec(
-            id=COORDINATION_SUP,
-            actor=Supervisor,
-            args=(dynamic, [coordinations]),
-            kind=ChildKind.SUPERVISOR,
-            name=COORDINATION_SUP,
-        ),
-        ChildSpec(
-            id=ANSWERS_SUP,
-            actor=Supervisor,
-            args=(dynamic, [answers]),
-            kind=ChildKind.SUPERVISOR,
-            name=ANSWERS_SUP,
-        ),
+        dynamic_supervisor(COORDINATION_SUP, coordinations),
+        dynamic_supervisor(ANSWERS_SUP, answers),
         ChildSpec(id=name, actor=LogGroups, args=(parts,), name=name),
     ]
     return ChildSpec(

@@ -20,9 +20,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 from weakref import proxy
 
-from xxhash import xxh3_128
-
-from poe.actors import NO_REPLY, ActorRef, Call, Error, Exit, GenServer, Mailslot, Stop
+from poe.actors import NO_REPLY, ActorRef, Call, Error, Exit, GenServer, Mailslot, Stop, Work
 from poe.broker.appendix.message import (
     AgreedBatch,
     Applied,
@@ -31,7 +29,6 @@ from poe.broker.appendix.message import (
     FindPlace,
     GetRange,
     Put,
-    SegmentInfo,
     Sync,
 )
 from poe.broker.appendix.server import REGISTRY
@@ -48,6 +45,7 @@ from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.requests.listing import describe_route
 from poe.broker.requests.log_messages import TrimLog, VerifyLog
 from poe.cluster.alarm_clock import AlarmClock
+from poe.cluster.log.comparing import COMPARER_SUP, find_file, hash_file, segment_of
 from poe.cluster.log.engine import (
     ENTRY_MAX_BYTES,
     Entries,
@@ -73,14 +71,11 @@ from poe.cluster.log.gathering import WAIT_MAX_S, Gathering, Shared
 from poe.cluster.log.peer_frames import (
     READ_BYTES_MAX,
     CopyDescription,
-    CopyHash,
     CopyRecords,
-    CopySegment,
     DescribeCopy,
     HashCopy,
     Question,
     ReadCopy,
-    decode_hash,
     encode_answer,
     encode_error,
 )
@@ -97,6 +92,7 @@ from poe.errors import (
     SyncFailed,
 )
 from poe.storage import PLACE_UNKNOWN, Messages
+from poe.supervision import start_dynamic_child
 from poe.topic_name import topic_text
 
 logger = logging.getLogger("poe.cluster")
@@ -110,7 +106,6 @@ PUT_MAX_BYTES: Final = ENTRY_MAX_BYTES - _HEAD_BYTES
 """The largest put onto a replicated topic, with 4 bytes for each message."""
 _TICK_S: Final = 0.02
 _READ_COUNT: Final = 1 << 20
-_HASHED_BYTES: Final = 1 << 20
 
 
 class State(Enum):
@@ -211,10 +206,12 @@ class Replica(GenServer):
         self._is_led = True
         """Whether anything is published: what was never published is stored nowhere for sure."""
         self._is_looking = False
-        fetch = FetchParts(
+        self._fetch_parts = FetchParts(
             parts.topic, parts.stream, parts.me, parts.engine, parts.door, parts.routes
         )
-        self._fetching = Fetching(cast("GenServer", proxy(self)), fetch)
+        self._fetching = Fetching(cast("GenServer", proxy(self)), self._fetch_parts)
+        self._hashing: dict[Work, Callable[[bytes], None]] = {}
+        """What reads a file for another node, and how that is answered."""
         parts.slots[parts.stream] = self._slot
         await self._begin()
 
@@ -247,8 +244,11 @@ class Replica(GenServer):
                 return NO_REPLY
             case DescribeReplica():
                 return self._describe()
+            case DescribeCopy():
+                return self._describe_own()
             case VerifyLog():
-                return self._verify()
+                parts = self._fetch_parts, self._parts.folder, self.ref
+                return start_dynamic_child(self, COMPARER_SUP, *parts)
         return super().handle_call(request, caller)
 
     async def handle_cast(self, message: Any) -> None:  # noqa: ANN401
@@ -276,6 +276,8 @@ class Replica(GenServer):
                 await self._answer(question, answer)
             case Alarm():
                 await self._ring(message)
+            case Work(result=result):
+                self._hashing.pop(message)(encode_answer(result))
             case Exit(reason=reason):
                 return Stop(reason)
             case _:
@@ -517,20 +519,31 @@ class Replica(GenServer):
     async def _answer(self, question: Question, answer: Callable[[bytes], None]) -> None:
         """Tell another node of this copy, or why not."""
         try:
+            if isinstance(question, HashCopy):
+                # A thread reads the file, and this goes on.
+                parts = self._parts
+                path = await find_file(self, parts.routes, parts.topic, parts.folder, question)
+                work = Work(self, partial(hash_file, path, question.size_bytes))
+                self._hashing[work] = answer
+                return
             answer(encode_answer(await self._tell(question)))
         except PoeError as error:
             answer(encode_error(str(error)))
 
-    async def _tell(self, question: Question) -> CopyDescription | CopyRecords | CopyHash:
+    async def _tell(self, question: Question) -> CopyDescription | CopyRecords:
         match question:
             case DescribeCopy():
                 return await self._describe_copy()
             case ReadCopy(_, after, last):
                 return await self._read(after, last)
-            case HashCopy(_, timestamp, size_bytes):
-                return await self._hash(timestamp, size_bytes)
         msg = f"a replica is not asked for {type(question).__name__}"
         raise RemoteProtocolError(msg)
+
+    async def _describe_own(self) -> CopyDescription | Error:
+        try:
+            return await self._describe_copy()
+        except PoeError as error:
+            return Error(error)
 
     async def _describe_copy(self) -> CopyDescription:
         if not self._is_whole or (self._place == 0 and self._writer is not None):
@@ -539,7 +552,7 @@ class Replica(GenServer):
         if route is None:
             return CopyDescription(self._place, (), ())
         rows = await describe_route(self, route)
-        segments = tuple(_segment(info) for _, info in rows)
+        segments = tuple(segment_of(info) for _, info in rows)
         puts = await self.call(route.writer, FindLivePuts(), timeout_s=None)
         return CopyDescription(self._place, segments, tuple(puts))
 
@@ -552,49 +565,6 @@ class Replica(GenServer):
         if found is None:
             return CopyRecords(b"", b"")
         return CopyRecords(found.entries, found.records.read())
-
-    async def _hash(self, timestamp: int, size_bytes: int) -> CopyHash:
-        route = self._parts.routes.get(self._parts.topic)
-        rows = [] if route is None else await describe_route(self, route)
-        for _, info in rows:
-            if _segment(info).timestamp == timestamp and info.size_bytes >= size_bytes:
-                path = self._parts.folder / (info.path + "_data")
-                return CopyHash(await self.run_blocking(_hash_file, path, size_bytes))
-        return CopyHash(b"")
-
-    async def _verify(self) -> list[dict[str, Any]]:
-        """Compare this copy with those of the other nodes, as far as each pair has both."""
-        own = await self._describe_copy()
-        rows = []
-        for node, copy in (await self._fetching.describe_all()).items():
-            row: dict[str, Any] = {"node": node, "segments": 0, "messages": 0, "differing": []}
-            rows.append(row)
-            if isinstance(copy, str):
-                row["error"] = copy
-                continue
-            row["behind"] = own.place - copy.place
-            theirs = {each.timestamp: each for each in copy.segments}
-            for segment in own.segments:
-                other = theirs.get(segment.timestamp)
-                if other is not None:
-                    await self._compare(node, segment, other, row)
-        return rows
-
-    async def _compare(
-        self, node: str, own: CopySegment, other: CopySegment, row: dict[str, Any]
-    ) -> None:
-        size_bytes = min(own.size_bytes, other.size_bytes)
-        here = await self._hash(own.timestamp, size_bytes)
-        question = HashCopy(self._parts.stream, own.timestamp, size_bytes)
-        try:
-            there = decode_hash(await self._fetching.ask_node(node, question))
-        except PoeError as error:
-            row["error"] = str(error)
-            return
-        row["segments"] += 1
-        row["messages"] += min(own.messages, other.messages)
-        if here != there or not here.digest:
-            row["differing"].append(own.timestamp)
 
     # ---- what nodes have agreed on --------------------------------------------------------------
 
@@ -676,26 +646,6 @@ def busy_row(state: str, stream: str, why: str) -> dict[str, Any]:
 def entry_name(origin: bytes, stream: str, number: int) -> str:
     """Return under which name something is published, however often it is."""
     return f"{origin.hex()}-{stream[-8:]}-{number}"
-
-
-def _segment(info: SegmentInfo) -> CopySegment:
-    timestamp = int(info.path.rpartition("/")[2])
-    last_pointer = info.pointer_high or timestamp - 1
-    return CopySegment(timestamp, info.base or 0, info.count, info.size_bytes, last_pointer)
-
-
-def _hash_file(path: Path, size_bytes: int) -> bytes:
-    """Return what the first bytes of a file hash to; nothing of one that is shorter."""
-    digest = xxh3_128()
-    with path.open("rb") as file:
-        left = size_bytes
-        while left:
-            chunk = file.read(min(left, _HASHED_BYTES))
-            if not chunk:
-                return b""
-            digest.update(chunk)
-            left -= len(chunk)
-    return digest.digest()
 
 
 def _post_look(slot: Mailslot, told: StreamState | PoeError) -> None:

@@ -6,6 +6,7 @@
     │   └── log_server_watch starts that anew where it runs and stores nothing
     ├── copies_sup           one_for_all
     │   ├── replica_sup      simple_one_for_one, temporary children: a partition each
+    │   ├── comparer_sup     likewise: a comparison of a partition with other nodes each
     │   └── logs             owns the way to the engine, knows all replicated topics, and starts
     │                        their replicas
     └── log_groups_sup       one_for_all: the node's part in coordinating their groups
@@ -24,6 +25,7 @@ from poe.broker.coordinator.registry import GroupParts
 from poe.broker.registry.log_groups_table import LogGroupsTable
 from poe.broker.requests.log_groups import LOG_GROUPS
 from poe.broker.requests.log_messages import LOGS
+from poe.cluster.log.comparing import COMPARER_SUP, Comparer
 from poe.cluster.log.engine import LogEngine
 from poe.cluster.log.log_groups import LogGroupParts, log_groups_spec
 from poe.cluster.log.logs import REPLICA_SUP, LogParts, Logs
@@ -37,6 +39,7 @@ from poe.supervision import (
     Strategy,
     Supervisor,
     SupervisorFlags,
+    dynamic_supervisor,
 )
 
 LOG_SUP: Final = "log_sup"
@@ -73,14 +76,10 @@ def log_spec(parts: LogParts, server: ChildSpec | None = None) -> ChildSpec:
     groups = GroupParts(routes, parts.clock, parts.check_sizes, GroupFloors(routes))
     part = LogGroupParts(parts.engine, parts.me, parts.claims, groups, table)
     template = ChildSpec(id="replica", actor=Replica, restart=Restart.TEMPORARY)
+    comparer = ChildSpec(id="comparer", actor=Comparer, restart=Restart.TEMPORARY)
     children = [
-        ChildSpec(
-            id=REPLICA_SUP,
-            actor=Supervisor,
-            args=(SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE), [template]),
-            kind=ChildKind.SUPERVISOR,
-            name=REPLICA_SUP,
-        ),
+        dynamic_supervisor(REPLICA_SUP, template),
+        dynamic_supervisor(COMPARER_SUP, comparer),
         ChildSpec(id=LOGS, actor=Logs, args=(parts,), name=LOGS),
     ]
     copies = ChildSpec(
