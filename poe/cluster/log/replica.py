@@ -201,6 +201,8 @@ class Replica(GenServer):
         self._publishing = AlarmClock(self, Alarm.PUBLISH)
         self._retrying = AlarmClock(self, Alarm.RETRY)
         self._applied_count = 0
+        self._damage = ""
+        """What the copy was found to be; a segment that sleeps has forgotten it."""
         self._is_whole = False
         """Whether the copy goes exactly up to its place; not while it is fetched in part."""
         self._is_led = True
@@ -260,6 +262,7 @@ class Replica(GenServer):
                 payload = encode_trim(self._parts.origin, number, pointer)
                 self._carry_out([self._puts.add(number, payload, None, self.monotonic_s())])
             case CopyFailed(why):
+                self._damage = why
                 await self._make_anew(why)
             case _:
                 super().handle_cast(message)
@@ -403,9 +406,10 @@ class Replica(GenServer):
                 # What has no place was made by the first entry, unless there was something before.
                 has_begun = found.count > 0 or found.base > 0
                 is_unknown = (not place and has_begun) or place == PLACE_UNKNOWN
-                if found.damage:
+                self._damage = found.damage or self._damage
+                if self._damage:
                     self._place = 0 if is_unknown else place
-                    await self._make_anew(found.damage)
+                    await self._make_anew(self._damage)
                     return
                 if is_unknown:
                     await self._fetch(1)
@@ -449,7 +453,7 @@ class Replica(GenServer):
         except PoeError as error:
             self._stall(error)
             return
-        self._writer, self._place = None, 0
+        self._writer, self._place, self._damage = None, 0, ""
         self._follow()
 
     async def _drop(self, error: PoeError) -> None:

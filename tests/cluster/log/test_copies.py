@@ -180,3 +180,21 @@ def test_a_node_alone_that_has_all_of_the_stream_makes_its_copy_anew(three):
         path.unlink()
     three.start("a")
     wait_until(lambda: three.files("a") == before, 20)
+
+
+def test_damage_is_not_forgotten_while_no_other_node_is_reached(three):
+    three["a"].create_topic("t", replicas=3, count_limit=100)
+    fill(three)
+    three.wait_same()
+    [stream] = three.streams.values()
+    stream.forget_to(stream.last_place - 1)
+    three.stop("c")
+    damage(three)
+    three.start("c")
+    wait_until(lambda: three.state("c") == "following", 10)
+    three.log.cut("c")
+    with pytest.raises(CorruptRecord):
+        three.values("c")
+    wait_until(lambda: three.state("c") == "stalled", 10)
+    three.log.heal("c")
+    three.wait_same()
