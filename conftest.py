@@ -29,7 +29,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("dev", max_examples=30, deadline=None, print_blob=True)
 settings.register_profile(
     "ci",
-    max_examples=50,
+    max_examples=30,
     deadline=None,
     print_blob=True,
     database=None,

@@ -5,6 +5,7 @@ A trial replays by itself: its random numbers depend on the run's seed and its o
 
 import contextlib
 import importlib
+import json
 import logging
 import os
 import shutil
@@ -35,6 +36,13 @@ _log = logging.getLogger("torture")
 _FAILURES_MAX = 100
 MEMORY_GROUPS = Path("/sys/fs/cgroup/memory")
 """Where cgroups of version 1 limit memory."""
+NOTICED_FILE = Path(__file__).parent / "noticed.json"
+"""By scenario and mutant, which trial of seed 1 noticed it; see `tools.torture_noticed`."""
+
+
+def noticed() -> dict[str, dict[str, int]]:
+    """Return which trials have noticed mutants before."""
+    return json.loads(NOTICED_FILE.read_text())  # type: ignore[no-any-return]
 
 
 class Unavailable(Exception):
@@ -133,8 +141,16 @@ class Run:
     duration_s: float = 0.0
 
     def trials(self) -> Iterator[int]:
-        """Tell the numbers of the trials to do; a mutant needs no more once it was noticed."""
-        for number in range(self.count) if self.only is None else [self.only]:
+        """Tell the numbers of the trials to do; a mutant needs no more once it was noticed.
+
+        What has noticed it before is tried first.
+        """
+        numbers = list(range(self.count)) if self.only is None else [self.only]
+        first = noticed().get(self.scenario.name, {}).get(self.mutant or "")
+        if first in numbers:
+            numbers.remove(first)
+            numbers.insert(0, first)
+        for number in numbers:
             if self.mutant and self.failed_count:
                 return
             yield number

@@ -81,6 +81,11 @@ class Copies:
         """Return the streams of which something is held."""
         return list(self._streams)
 
+    @property
+    def stream_count(self) -> int:
+        """How many streams these are."""
+        return len(self._streams)
+
     def place(self, stream: StreamId, now_us: int) -> Bounds:
         """Return where new messages of a stream go: the last pointer that is taken, and theirs.
 

@@ -729,7 +729,7 @@ class BestEffortQueue:
             "bytes": self.copies.bytes_count,
             "bytes_max": self.record.bytes_max,
             "messages_max": self.record.messages_max,
-            "streams": len(self.copies.streams()),
+            "streams": self.copies.stream_count,
             "puts_under_way": len(self._spreads),
             "has_missing_copies": bool(self._missing),
             "groups": {name: share.describe() for name, share in self._shares.items()},
@@ -877,7 +877,7 @@ class BestEffortQueue:
         record, size = self.record, size_bytes(batch)
         if size > record.bytes_max or batch.messages_count > record.messages_max:
             return False
-        if not self.copies.held(stream) and len(self.copies.streams()) >= STREAMS_MAX:
+        if not self.copies.held(stream) and self.copies.stream_count >= STREAMS_MAX:
             return False
         while (
             self.copies.bytes_count + size > record.bytes_max

@@ -253,9 +253,9 @@ def test_without_the_broker_nobody_is_refused_but_told_to_retry(tmp_path):
         wait_until(lambda: bob.get("/topics/shared").status_code == 403, timeout_s=TIMEOUT_S)
 
 
-def test_ten_thousand_wrong_tokens_disturb_nobody(house, alice):
+def test_thousands_of_wrong_tokens_disturb_nobody(house, alice):
     alice.post("/sync/shared", content=b"x")
-    tokens = [make_token("alice")[0] for _ in range(10_000)]
+    tokens = [make_token("alice")[0] for _ in range(4_000)]
     before_kib = memory_kib(house.front)
     times_s, is_over = [], threading.Event()
 
@@ -279,7 +279,7 @@ def test_ten_thousand_wrong_tokens_disturb_nobody(house, alice):
             each.result()
         is_over.set()
         watching.result()
-    assert memory_kib(house.front) - before_kib < 10_000
+    assert memory_kib(house.front) - before_kib < 4_000
     times_s.sort()
     assert times_s[len(times_s) * 95 // 100] < 0.25
 
