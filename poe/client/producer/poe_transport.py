@@ -17,7 +17,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from poe.actors.run_queue import HAS_SPARE_PROCESSOR
 from poe.client.async_socket import connect_to
@@ -29,12 +29,14 @@ from poe.client.producer.payload import Message
 from poe.client.producer.producer_options import ProducerOptions
 from poe.client.producer.shared_tls import SharedTls
 from poe.client.producer.transport import Broker, Done, OutgoingBatch, Partition, TopicMetadata
+from poe.client.server_order import ServerOrder
 from poe.errors import (
     ConfigError,
     ConnectFailed,
     ConnectionClosed,
     InvalidTopicName,
     LocalProtocolError,
+    NoQuorum,
     OriginalServer,
     PoeError,
     PropertyMismatch,
@@ -77,7 +79,10 @@ Shape: TypeAlias = tuple[tuple[bytes, ...], bool]
 
 
 class PoeTransport:
-    """One server, at the first of its addresses that answers.
+    """One server, or the nodes of a cluster: at the first address that answers, until it fails.
+
+    One that has left requests unanswered, or is cut off from the other nodes, has failed, too: a
+    process that is stopped still takes connections.
 
     It tells what partitions a topic has, and whether its messages are in envelopes. Where it does
     not know, since nobody has said so or it is too old, the options count; so they do while it
@@ -90,7 +95,7 @@ class PoeTransport:
     takes_empty = False
 
     def __init__(self, servers: Sequence[Server], options: ProducerOptions) -> None:
-        self._servers = servers
+        self._order = ServerOrder(servers)
         self._options = options
         self._links: dict[Server, PoeLink] = {}
         """The last one to each address."""
@@ -107,16 +112,17 @@ class PoeTransport:
             PropertyMismatch: the options contradict what the topic has.
             SecurityError, ConfigError: the producer is not let in, or must not know the topic.
         """
-        brokers = tuple(Broker(i, each.host, each.port) for i, each in enumerate(self._servers))
         self._asked.add(topic)
-        for server in self._servers:
+        for server in self._order.all:
             try:
                 await self._learn(server, [topic])
             except (PropertyMismatch, SecurityError, ConfigError):
                 raise
             except PoeError:
+                self._order.failed(server)
                 continue  # a worker's connection will tell of it
             break
+        brokers = tuple(Broker(i, each.host, each.port) for i, each in enumerate(self._order.all))
         names, envelope = shape_of(topic, self._known.get(topic), self._options)
         partitions = tuple(Partition(i, 0) for i in range(len(names)))
         return TopicMetadata(topic, brokers, partitions, await self._refusal(names[-1]), envelope)
@@ -142,7 +148,7 @@ class PoeTransport:
     async def _refusal(self, name: bytes) -> PoeError | None:
         if is_plain(name):
             return None
-        for server in self._servers:
+        for server in self._order.all:
             try:
                 async with await connect_to(server, timeout_s=_CONNECT_TIMEOUT_S) as connection:
                     await connection.wait(name, 0, 0.0)
@@ -164,9 +170,9 @@ class PoeTransport:
             PropertyMismatch: the options contradict what a topic has, about which nobody could be
                 asked before.
         """
-        del broker  # several addresses are ways to one server
+        del broker  # any address will do
         failure: ConnectFailed | TlsFailed | None = None
-        for server in self._servers:
+        for server in self._order.all:
             try:
                 await self._check_server(server)
                 if self._asked > self._known.keys():
@@ -174,8 +180,14 @@ class PoeTransport:
                 wire = await _open(server)
             except (ConnectFailed, TlsFailed) as error:
                 failure = error
+                self._order.failed(server)
                 continue
-            link = PoeLink(wire, server, self._options, self._known, on_lost)
+            except PoeError as error:
+                if error.retriable:
+                    self._order.failed(server)
+                raise
+            shared = _Shared(self._options, self._known, self._order)
+            link = PoeLink(wire, server, shared, on_lost)
             self._links[server] = link
             return link
         assert failure is not None, "a url has an address"
@@ -265,6 +277,14 @@ def _decode(
     return reply if isinstance(reply, PoeError) else reply.pointer
 
 
+class _Shared(NamedTuple):
+    """What all links of a producer share."""
+
+    options: ProducerOptions
+    known: Mapping[bytes, DescribedTopic | None]
+    order: ServerOrder[Server]
+
+
 class PoeLink:
     """One connection to a server; made in the loop's thread.
 
@@ -273,20 +293,15 @@ class PoeLink:
     """
 
     def __init__(
-        self,
-        wire: Wire,
-        server: Server,
-        options: ProducerOptions,
-        known: Mapping[bytes, DescribedTopic | None],
-        on_lost: Callable[[str], None],
+        self, wire: Wire, server: Server, shared: _Shared, on_lost: Callable[[str], None]
     ) -> None:
-        self._known = known
+        self._options, self._known, self._order = shared
+        self._server = server
         connection = wire.connection
         self._tls = SharedTls(connection) if isinstance(connection, ssl.SSLSocket) else None
         self._socket = self._tls or connection
         connection.setblocking(False)
         self._peer = str(server)
-        self._options = options
         self._on_lost = on_lost
         self.is_served = False
         self.is_mute = False
@@ -503,10 +518,17 @@ class PoeLink:
             # Maybe it refuses the connection, and the request was quicker.
             self._last_words = f", after: {value}"
         done(value)
+        if isinstance(value, NoQuorum) and self._order.others_count:
+            # Other nodes may reach each other.
+            self._loop.call_soon_threadsafe(self._leave, str(value))
 
     def close(self) -> None:
         """Close the connection; what was not answered may be stored."""
         self._end("it was closed here")
+
+    def _leave(self, reason: str) -> None:
+        self._order.failed(self._server)
+        self._lose(reason)
 
     def _lose(self, reason: str) -> None:
         if not self._closed_because:
@@ -525,6 +547,8 @@ class PoeLink:
             with contextlib.suppress(OSError):  # the peer may have reset it
                 self._socket.shutdown(socket.SHUT_RDWR)
             waiting, self._waiting = self._waiting, deque()
+        if waiting:
+            self._order.failed(self._server)
         self.is_mute = bool(waiting) and not (self.is_served or self._last_words)
         self._close_socket()
         for done in waiting:

@@ -12,7 +12,7 @@ from poe.client.producer.payload import Message
 from poe.client.producer.poe_transport import PoeTransport
 from poe.client.producer.producer_options import ProducerOptions
 from poe.client.producer.transport import Broker, OutgoingBatch, Partition, transport_of
-from poe.errors import ConnectFailed, ConnectionClosed, LocalProtocolError, OptionError
+from poe.errors import ConnectFailed, ConnectionClosed, LocalProtocolError, NoQuorum, OptionError
 from poe.protocol import PutId
 from poe.security import Tls, Token
 from poe.security.token import make_token
@@ -110,6 +110,47 @@ async def test_the_first_address_that_answers_is_taken():
     with ScriptedServer(Peer.wait_closed) as server:
         link = await transport(free_port(), server.port).connect(ANY_BROKER, str)
         link.close()
+
+
+async def test_behind_an_address_that_leaves_a_batch_unanswered_the_next_one_is_taken():
+    """A process that is stopped still takes connections."""
+    with ScriptedServer(Peer.wait_closed) as frozen, ScriptedServer(answer_one) as other:
+        made = transport(frozen.port, other.port)
+        answers = Answers()
+        link = await made.connect(ANY_BROKER, str)
+        link.send(outgoing(b"a"), answers)
+        link.close()
+        assert isinstance((await answers.wait(1))[0], ConnectionClosed)
+        await put_at_next(made, answers)
+
+
+async def test_behind_a_node_that_is_cut_off_from_the_others_the_next_one_is_taken():
+    def refuse(peer: Peer) -> None:
+        peer.receive()
+        peer.send_error(680, "NoQuorum", "no majority", what="topic t")
+        peer.wait_closed()
+
+    with ScriptedServer(refuse) as cut_off, ScriptedServer(answer_one) as other:
+        made = transport(cut_off.port, other.port)
+        answers, lost = Answers(), asyncio.Event()
+        link = await made.connect(ANY_BROKER, lambda _: lost.set())
+        link.send(outgoing(b"a"), answers)
+        assert isinstance((await answers.wait(1))[0], NoQuorum)
+        await asyncio.wait_for(lost.wait(), 5)
+        await put_at_next(made, answers)
+
+
+def answer_one(peer: Peer) -> None:
+    peer.receive()
+    peer.send(3, pointer_body(7))
+    peer.wait_closed()
+
+
+async def put_at_next(made, answers):
+    link = await made.connect(ANY_BROKER, str)
+    link.send(outgoing(b"a"), answers)
+    assert (await answers.wait(2))[1] == 7
+    link.close()
 
 
 async def test_each_address_of_a_name_is_tried(monkeypatch):

@@ -73,6 +73,33 @@ def test_each_message_comes_once_and_in_its_order_whichever_node_is_killed(nats_
     check_kills(tmp_path, kills=2, seed=3)
 
 
+@pytest.mark.parametrize("trouble", ["frozen", "cut off"])
+def test_a_producer_goes_on_at_another_node_than_one_that_does_not_answer(
+    nats_program, tmp_path, trouble
+):
+    del nats_program
+    with nodes(tmp_path, 3, *OPTIONS) as made:
+        make_topic(made)
+        with Producer(made.url, request_timeout_s=2, **PRODUCER) as producer:
+            producer.produce_sync("t", b"0")
+            first = made["a"]
+            if trouble == "frozen":
+                first.process.freeze()
+            else:
+                made.net.cut_off(first.host)
+            try:
+                for number in range(1, 20):
+                    producer.produce_sync("t", b"%d" % number, timeout_s=60)
+            finally:
+                if trouble == "frozen":
+                    first.process.thaw()
+                else:
+                    made.net.connect(first.host)
+        wait_until(lambda: are_same(first), 60)
+        found = first.control("describe", topic=b"t")
+        assert found["partitions"][0]["messages"] == 20
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="poe-log-clients-") as made_folder:
         check_kills(Path(made_folder), kills=int(sys.argv[1]), seed=1)
