@@ -1,13 +1,16 @@
 """Turns SIGINT (Ctrl-C) and SIGTERM into an exception, at a moment when a command can bear it."""
 
 import signal
+import sys
+import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import Self
+from typing import Any, Final, Self
 
 from poe.cli.exit_code import ExitCode
 
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
+_AGAIN_S: Final = 0.01
 
 
 class Interrupt:
@@ -31,9 +34,12 @@ class Interrupt:
             # None stands for a handler that was not set from Python, and could not be restored.
             if signal.getsignal(number) not in {signal.SIG_IGN, None}:
                 self._handlers_before[number] = signal.signal(number, self._take)  # type: ignore[assignment]  # not None, as just asked
+        self._hook_before = sys.unraisablehook
+        sys.unraisablehook = self._take_again
         return self
 
     def __exit__(self, *_: object) -> None:
+        sys.unraisablehook = self._hook_before
         for number, handler in self._handlers_before.items():
             signal.signal(number, handler)
         self._handlers_before.clear()
@@ -53,6 +59,17 @@ class Interrupt:
     def exit_code(self) -> ExitCode:
         """How the command ends by the signal."""
         return ExitCode.TERMINATED if self.number == signal.SIGTERM else ExitCode.INTERRUPTED
+
+    def _take_again(self, ignored: Any) -> None:  # noqa: ANN401 - as `sys` has it
+        """Have a signal come once more that came where Python ignores what is raised.
+
+        That is in the callbacks of weak references, of which each import makes some.
+        """
+        if self.number is None or not isinstance(ignored.exc_value, KeyboardInterrupt):
+            self._hook_before(ignored)
+            return
+        ask = (threading.main_thread().ident, self.number)
+        threading.Timer(_AGAIN_S, signal.pthread_kill, ask).start()
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         del frame

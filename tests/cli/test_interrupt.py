@@ -89,6 +89,28 @@ def test_nothing_is_loaded_before_ctrl_c_is_taken():
     assert loaded <= {"poe", "poe.cli", "poe.cli.hangup", "__future__"}
 
 
+def test_ctrl_c_where_python_ignores_what_is_raised_comes_again():
+    program = """
+import signal, time, weakref
+from poe.cli.interrupt import Interrupt
+
+class Thing: ...
+
+thing = Thing()
+ref = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
+try:
+    with Interrupt():
+        del thing
+        time.sleep(20)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, env=environment()
+    )
+    assert (run.stdout, run.stderr) == (b"interrupted\n", b"")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["--version", "topics"])
 def test_ctrl_c_at_any_moment_is_quiet(command, server):

@@ -35,6 +35,7 @@ from poe.cluster.log.nats_api import (
     CREATE,
     DELETE,
     INFO,
+    MEMBERS_CHANGE,
     NO_SUITABLE_PEERS,
     NOT_A_MEMBER,
     REMOVE_SERVER,
@@ -796,7 +797,10 @@ class NatsEngine:
                 while True:
                     tries += 1
                     with contextlib.suppress(TimeoutError):
-                        return await system.ask(REMOVE_SERVER, {"peer": node}, TRY_S), tries
+                        answer = await system.ask(REMOVE_SERVER, {"peer": node}, TRY_S)
+                        if error_code(answer) != MEMBERS_CHANGE:  # else one comes or goes just now
+                            return answer, tries
+                        await asyncio.sleep(_LEAD_LOOK_S)
         except (LinkLost, NoResponders, TimeoutError, ValueError) as error:
             raise NoQuorum(_ENGINE) from error
 
