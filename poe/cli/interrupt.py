@@ -28,6 +28,7 @@ class Interrupt:
         self.number: int | None = None
         self.is_held = False
         self._handlers_before: dict[int, Callable[[int, FrameType | None], object] | int] = {}
+        self._again: threading.Timer | None = None
 
     def __enter__(self) -> Self:
         for number in _NUMBERS:
@@ -40,6 +41,8 @@ class Interrupt:
 
     def __exit__(self, *_: object) -> None:
         sys.unraisablehook = self._hook_before
+        if self._again is not None:
+            self._again.cancel()
         for number, handler in self._handlers_before.items():
             signal.signal(number, handler)
         self._handlers_before.clear()
@@ -65,11 +68,14 @@ class Interrupt:
 
         That is in the callbacks of weak references, of which each import makes some.
         """
-        if self.number is None or not isinstance(ignored.exc_value, KeyboardInterrupt):
+        number = self.number
+        if number is None or not isinstance(ignored.exc_value, KeyboardInterrupt):
             self._hook_before(ignored)
             return
-        ask = (threading.main_thread().ident, self.number)
-        threading.Timer(_AGAIN_S, signal.pthread_kill, ask).start()
+        self.number = None  # it comes as the first one does
+        ask = (threading.main_thread().ident, number)
+        self._again = threading.Timer(_AGAIN_S, signal.pthread_kill, ask)
+        self._again.start()
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         del frame

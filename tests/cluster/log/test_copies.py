@@ -145,7 +145,8 @@ def test_a_damaged_file_is_found_by_comparing_and_made_anew_when_it_is_read(thre
     wait_until(lambda: three.values("c") == three.values("a"), 10)
 
 
-def test_a_damaged_copy_that_no_other_node_has_is_kept(three):
+def damage_one(three):
+    """Damage the copy of a node, which is stopped, and have the stream forget what it had."""
     three["a"].create_topic("t", replicas=3, count_limit=100)
     fill(three)
     three.wait_same()
@@ -153,6 +154,10 @@ def test_a_damaged_copy_that_no_other_node_has_is_kept(three):
     stream.forget_to(stream.last_place - 1)
     three.stop("c")
     damage(three)
+
+
+def test_a_damaged_copy_that_no_other_node_has_is_kept(three):
+    damage_one(three)
     before = three.files("c")
     three.stop("a")
     three.stop("b")
@@ -183,13 +188,7 @@ def test_a_node_alone_that_has_all_of_the_stream_makes_its_copy_anew(three):
 
 
 def test_damage_is_not_forgotten_while_no_other_node_is_reached(three):
-    three["a"].create_topic("t", replicas=3, count_limit=100)
-    fill(three)
-    three.wait_same()
-    [stream] = three.streams.values()
-    stream.forget_to(stream.last_place - 1)
-    three.stop("c")
-    damage(three)
+    damage_one(three)
     three.start("c")
     wait_until(lambda: three.state("c") == "following", 10)
     three.log.cut("c")
