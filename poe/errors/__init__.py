@@ -106,6 +106,7 @@ from poe.errors.log import (
     LogEngineUnfit,
     NoLogEngine,
     NoQuorum,
+    NotReplicated,
     PutUnconfirmed,
     UnknownStream,
 )
@@ -117,7 +118,6 @@ from poe.errors.mapping import (
     PlanTooLarge,
     RuleError,
     RulesChanged,
-    TopicOfOneNode,
     UndecodableMessage,
     UnknownPlan,
 )
@@ -160,7 +160,6 @@ from poe.errors.security import (
 from poe.errors.spark import (
     CopyLags,
     DataLost,
-    NotReplicated,
     RowsRefused,
     SparkError,
     SparkMissing,
@@ -347,7 +346,6 @@ __all__ = [
     "TopicExists",
     "TopicFailed",
     "TopicNotCreated",
-    "TopicOfOneNode",
     "TopicReadOnly",
     "TopicUnavailable",
     "UndecodableMessage",

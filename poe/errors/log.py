@@ -124,3 +124,17 @@ class CopyNotFetched(ClusterError):
             f"the copy of replicated topic {shown(topic)} is not whole, and is not fetched: {why}; "
             "it is tried again"
         )
+
+
+class NotReplicated(ClusterError):
+    """Several nodes were named, to go on at the next one, and a topic is one of a node alone."""
+
+    code = 690
+
+    def __init__(self, topic: bytes) -> None:
+        self.topic = topic
+        super().__init__(
+            f"topic {shown(topic)} is one of a node alone, and several are named: the others have "
+            "none of it, or another one; name that node alone in the url, or make it by `poe topic "
+            "create … --replicas 3` before a message is put onto it"
+        )

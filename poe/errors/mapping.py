@@ -2,7 +2,6 @@
 
 from poe.errors.broker import BrokerError
 from poe.errors.config import ConfigError
-from poe.errors.root import shown
 
 
 class InvalidMapping(ConfigError):
@@ -112,17 +111,3 @@ class NodeIsBehind(MappingError):
         self.server = server
         self.lacks = lacks
         super().__init__(f"{server} has not got {lacks} yet; the next node of the url is asked")
-
-
-class TopicOfOneNode(MappingError):
-    """A mapping is to go on at other nodes, and a topic of it is one of a single node."""
-
-    code = 487
-
-    def __init__(self, topic: bytes) -> None:
-        self.topic = topic
-        super().__init__(
-            f"topic {shown(topic)} is not replicated: the other nodes of the url have none, or "
-            "another one; make it by `poe topic create … --replicas 3` before a message is put "
-            "onto it, or give the mapping the url of one node"
-        )

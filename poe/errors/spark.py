@@ -66,19 +66,6 @@ class CopyLags(SparkError):
         )
 
 
-class NotReplicated(SparkError):
-    """Several servers were named, and a topic is one of a node alone."""
-
-    code = 812
-
-    def __init__(self, topic: bytes) -> None:
-        self.topic = topic
-        super().__init__(
-            f"topic {shown(topic)} is one of a node alone, and several are named; name that one "
-            "in the option url, or make it with `poe topic create --replicas 3`"
-        )
-
-
 class RowsRefused(SparkError):
     """The columns of a DataFrame, or one of its rows, cannot be put onto a topic."""
 

@@ -11,12 +11,12 @@ from typing import Any, Final, Literal
 from poe.errors import (
     InvalidEnvelope,
     NodeIsBehind,
+    NotReplicated,
     PoeError,
     ProducerFenced,
     RepeatedPut,
     SequenceGap,
     TopicExists,
-    TopicOfOneNode,
     UnknownTopic,
 )
 from poe.mapping.connection import Connection
@@ -333,14 +333,14 @@ class Doors:
 
         Raises:
             NodeIsBehind: this node does not know it; another one does.
-            TopicOfOneNode: it is one of this node alone.
+            NotReplicated: it is one of this node alone.
         """
         found = socket.find_topic(topic)
         if self._connection.others_count:
             if found is None:
                 raise NodeIsBehind(self._connection.name, f"topic {topic_text(topic)}")
             if not found.properties.is_replicated:
-                raise TopicOfOneNode(topic)
+                raise NotReplicated(topic)
             self._connection.known.add(topic)
         return found
 
@@ -366,7 +366,7 @@ class Doors:
         """Return what a topic has, and make it where it is not there.
 
         Raises:
-            NodeIsBehind, TopicOfOneNode: as `_found`.
+            NodeIsBehind, NotReplicated: as `_found`.
         """
         try:
             described = socket.describe(topic)
@@ -377,7 +377,7 @@ class Doors:
                 described = socket.describe(topic)
         has = described.properties
         if self._connection.others_count and not has.is_replicated:
-            raise TopicOfOneNode(topic)
+            raise NotReplicated(topic)
         if has.is_replicated and len(described.partitions) < least:
             raise NodeIsBehind(
                 self._connection.name, f"all {least} partitions of topic {topic_text(topic)}"

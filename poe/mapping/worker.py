@@ -28,11 +28,11 @@ from poe.client.server_order import ServerOrder
 from poe.errors import (
     GroupMismatch,
     NotAuthorized,
+    NotReplicated,
     OptionError,
     PoeError,
     RulesChanged,
     TopicExists,
-    TopicOfOneNode,
     UnknownPlan,
 )
 from poe.mapping.doors import Place
@@ -57,7 +57,7 @@ _GO: Final = "go"
 _LOOK_S: Final = 1.0
 _SHUTDOWN_S: Final = 10.0
 _REQUEST_S: Final = 30.0
-_FINAL: Final = (*NOT_LET_IN, NotAuthorized, TopicOfOneNode, GroupMismatch, OptionError)
+_FINAL: Final = (*NOT_LET_IN, NotAuthorized, NotReplicated, GroupMismatch, OptionError)
 _REFUSED: Final = (UnknownPlan, RulesChanged)
 
 
@@ -281,7 +281,7 @@ class Units:
         """Make sure that all that the group is to read is replicated, or nothing of it.
 
         Raises:
-            TopicOfOneNode: a topic is of one node alone, and there are others to go on at.
+            NotReplicated: a topic is of one node alone, and there are others to go on at.
         """
         rules = self._station.rules
         replicas = 1
@@ -291,7 +291,7 @@ class Units:
             found = await self._membership.call(partial(AsyncSocket.find_topic, topic=name))
             is_replicated = found is not None and found.properties.is_replicated
             if self._servers.others_count and not is_replicated:
-                raise TopicOfOneNode(name)
+                raise NotReplicated(name)
             replicas = max(replicas, found.properties.replicas if found else 1)
         if replicas > 1 and rules.retries == "unordered":
             topic = topic_bytes(self._station.retry_topic)

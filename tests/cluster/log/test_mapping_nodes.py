@@ -10,7 +10,7 @@ import pytest
 
 from poe.cli.exit_code import ExitCode
 from poe.client import Consumer
-from poe.errors import OptionError, TopicOfOneNode
+from poe.errors import NotReplicated, OptionError
 from poe.mapping import Dead, RuleSet
 from poe.mapping.doors import Doors, Place, Signals, Status, now_us
 from poe.mapping.judge import Judge
@@ -212,7 +212,7 @@ def test_a_source_of_one_node_alone_is_refused_where_others_are_to_go_on(three):
     three["a"].create_topic("t")
     with (
         Runner(RULES, url(three), OPTIONS) as runner,
-        pytest.raises(TopicOfOneNode, match="topic 't'"),
+        pytest.raises(NotReplicated, match="topic 't'"),
     ):
         runner.join(20)
 
@@ -223,10 +223,10 @@ def test_a_target_of_one_node_alone_is_waited_for_where_others_are_to_go_on(topi
     with Runner(RULES, url(topic), OPTIONS) as runner:
         runs = runner.station.runs
         wait_until(lambda: [each.status.state for each in runs()] == ["waiting"], 20)
-        wait_until(lambda: "not replicated" in runs()[0].status.reason, 20)
+        wait_until(lambda: "one of a node alone" in runs()[0].status.reason, 20)
         assert not numbers(topic, "a", "even")
     with Carried(topic, "ab", Describe({b"even": False})) as carried:
-        wait_until(lambda: "not replicated" in carried.status.reason, 20)
+        wait_until(lambda: "one of a node alone" in carried.status.reason, 20)
         assert not carried.answers, "nothing is planned for what it is like at one node"
 
 
