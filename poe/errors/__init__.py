@@ -104,6 +104,7 @@ from poe.errors.log import (
     CopyNotFetched,
     LogEngineMissing,
     LogEngineUnfit,
+    NodeIsBehind,
     NoLogEngine,
     NoQuorum,
     NotReplicated,
@@ -114,7 +115,6 @@ from poe.errors.mapping import (
     InvalidMapping,
     MappingError,
     MappingExtraMissing,
-    NodeIsBehind,
     PlanTooLarge,
     RuleError,
     RulesChanged,
@@ -158,7 +158,6 @@ from poe.errors.security import (
     TlsFailed,
 )
 from poe.errors.spark import (
-    CopyLags,
     DataLost,
     RowsRefused,
     SparkError,
@@ -220,7 +219,6 @@ __all__ = [
     "ConsumerClosed",
     "ConsumerError",
     "CopyIsBehind",
-    "CopyLags",
     "CopyNotFetched",
     "CorruptGroup",
     "CorruptIdentity",

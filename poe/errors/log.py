@@ -138,3 +138,18 @@ class NotReplicated(ClusterError):
             "none of it, or another one; name that node alone in the url, or make it by `poe topic "
             "create … --replicas 3` before a message is put onto it"
         )
+
+
+class NodeIsBehind(ClusterError):
+    """A node has yet to get, or to hear, what is known to be there of a replicated topic."""
+
+    code = 691
+    retriable = True
+
+    def __init__(self, server: str, lacks: str) -> None:
+        self.server = server
+        self.lacks = lacks
+        super().__init__(
+            f"{server} has not got {lacks} yet; name all nodes in the url, and the next one is "
+            "asked; `poe cluster logs` tells which copies lag"
+        )

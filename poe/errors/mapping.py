@@ -99,15 +99,3 @@ class PlanTooLarge(MappingError):
             f"a plan takes {size_bytes} bytes, at most {limit_bytes} fit; one message goes onto "
             "too many topics with several partitions each"
         )
-
-
-class NodeIsBehind(MappingError):
-    """A node of a cluster has yet to get, or to hear, what a mapping knows to be there."""
-
-    code = 486
-    retriable = True
-
-    def __init__(self, server: str, lacks: str) -> None:
-        self.server = server
-        self.lacks = lacks
-        super().__init__(f"{server} has not got {lacks} yet; the next node of the url is asked")

@@ -50,22 +50,6 @@ class DataLost(SparkError):
         )
 
 
-class CopyLags(SparkError):
-    """A copy of a replicated topic lacks what is known to be agreed on; nothing was read of it."""
-
-    code = 811
-    retriable = True
-
-    def __init__(self, topic: bytes, pointer: int) -> None:
-        self.topic = topic
-        self.pointer = pointer
-        lack = "is not there yet" if pointer == 0 else f"does not go up to pointer {pointer} yet"
-        super().__init__(
-            f"the copy of replicated topic {shown(topic)} {lack} at any server that was asked; "
-            "`poe cluster logs` tells why; name all nodes in the option url, or raise retryTimeout"
-        )
-
-
 class RowsRefused(SparkError):
     """The columns of a DataFrame, or one of its rows, cannot be put onto a topic."""
 

@@ -33,7 +33,7 @@ def read_ranges(
 
     Raises:
         DataLost: messages were deleted after they were planned to be read, and that is a failure.
-        CopyLags: no server that can be asked has come so far for too long.
+        NodeIsBehind: no server that can be asked has come so far for too long.
         CorruptRecord: what is stored is not what was written.
         PoeError: the server's refusal, or it is away for too long.
     """

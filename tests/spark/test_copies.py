@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from poe.client.partition_topic import partition_topics
-from poe.errors import CopyLags, DataLost, NotReplicated, UnknownTopic
+from poe.errors import DataLost, NodeIsBehind, NotReplicated, UnknownTopic
 from poe.protocol import JoinedBatch
 from poe.protocol.envelope import encode
 from poe.protocol.server import Server
@@ -78,13 +78,13 @@ def lagging(nodes, *names):
 def healed_when_asked(nodes, name, monkeypatch):
     """Have a copy that lags go on once a reader has found out that it does."""
     asked = threading.Event()
-    init = CopyLags.__init__
+    init = NodeIsBehind.__init__
 
-    def note(self, topic, pointer):
-        init(self, topic, pointer)
+    def note(self, server, lacks):
+        init(self, server, lacks)
         asked.set()
 
-    monkeypatch.setattr(CopyLags, "__init__", note)
+    monkeypatch.setattr(NodeIsBehind, "__init__", note)
 
     def heal():
         assert asked.wait(20)
@@ -118,7 +118,7 @@ def test_a_copy_that_lags_for_too_long_is_told_of_and_not_taken_for_a_loss(three
         planned = batch_reader(topic="t", url=url(three, "a")).partitions()
         for patience in (HASTY, HASTY | {"failOnDataLoss": "false"}):
             reader = batch_reader(topic="t", url=url(three, "c"), **patience)
-            with pytest.raises(CopyLags, match="'t' does not go up to pointer"):
+            with pytest.raises(NodeIsBehind, match="not got topic 't' up to pointer"):
                 table(reader, planned)
 
 
@@ -229,7 +229,7 @@ def test_a_topic_of_one_node_is_refused_where_several_are_named(three):
     with RetryingSocket(servers(three), 0.2) as server:
         with pytest.raises(NotReplicated):
             list(Targets(server).of([(b"own", batch_of(b"m"))]))
-        with pytest.raises(CopyLags, match="'none' is not there yet"):
+        with pytest.raises(NodeIsBehind, match="not got topic 'none' yet"):
             list(Targets(server).of([(b"none", batch_of(b"m"))]))
     assert messages(batch_table(topic="own", url=url(three, "a"))) == [b"m"]
 

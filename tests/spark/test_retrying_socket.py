@@ -3,7 +3,7 @@
 import pytest
 
 from poe import Node
-from poe.errors import ConnectFailed, CopyLags, InvalidTopicName
+from poe.errors import ConnectFailed, InvalidTopicName, NodeIsBehind
 from poe.protocol import Socket
 from poe.protocol.server import Server
 from poe.spark.retrying_socket import RetryingSocket
@@ -40,11 +40,11 @@ def test_a_server_that_is_not_up_to_a_call_is_left_for_the_next_one(tmp_path):
 
         def check(socket):
             if not socket.topics():
-                raise CopyLags(b"t", 1)
+                raise NodeIsBehind("it", "t")
 
         with RetryingSocket(servers, 10.0) as server:
             assert len(server.call(Socket.read, b"t", 0, 1, check=check)) == 1
-        with RetryingSocket(servers[:1], 0.1) as server, pytest.raises(CopyLags):
+        with RetryingSocket(servers[:1], 0.1) as server, pytest.raises(NodeIsBehind):
             server.call(Socket.read, b"t", 0, 1, check=check)
 
 
