@@ -14,7 +14,7 @@ from poe.actors import NO_REPLY, ActorRef, Call, GenServer, Timer
 from poe.broker.coordinator.dead_letters import DeadLetters
 from poe.broker.coordinator.look_ahead import LookAhead
 from poe.broker.coordinator.unit_watch import News, UnitWatch
-from poe.broker.groups.lease import Want
+from poe.broker.groups.lease import Sought
 from poe.broker.groups.state import GroupState
 from poe.broker.requests.request_handler import WAIT_SLICE_S, RequestHandler
 from poe.errors import CorruptRecord, GroupFenced, PoeError
@@ -190,21 +190,21 @@ class Leasing:
         """
         shared, bytes_max = self._shared, request.bytes_max
         failure: PoeError | None = None
-        while (want := shared.want(request.member, request.limit, bytes_max, now_us)) is not None:
+        while (sought := shared.want(request.member, request.limit, bytes_max, now_us)) is not None:
             try:
-                found = self._ahead.take(want) or await self._read(want)
+                found = self._ahead.take(sought) or await self._read(sought)
             except CorruptRecord as error:
-                self._skip(want, error, now_us)
+                self._skip(sought, error, now_us)
                 continue
             except PoeError as error:
-                self._put_aside(want, now_us)
+                self._put_aside(sought, now_us)
                 failure = failure or error
                 continue
             if found is None:
-                shared.nothing(want)
+                shared.nothing(sought)
                 continue
             records, count = found.records, len(found.entries) // ENTRY_BYTES
-            lease = shared.leased(want, records.last_pointer, count, records.length, now_us)
+            lease = shared.leased(sought, records.last_pointer, count, records.length, now_us)
             if lease is None:  # somebody else was faster while this one was read
                 continue
             left_s = (lease.deadline_us - now_us) / 1e6
@@ -216,31 +216,31 @@ class Leasing:
             raise failure
         return None
 
-    async def _read(self, want: Want) -> IndexedSlice | None:
+    async def _read(self, sought: Sought) -> IndexedSlice | None:
         """Find messages: mostly by one call, which is done at once."""
-        asked, found = self._ahead.question(want), None
-        route = self._handler.routes.get(want.unit)
+        asked, found = self._ahead.question(sought), None
+        route = self._handler.routes.get(sought.unit)
         if route is not None:
-            call = self._actor.call(route.reader(want.after), asked, timeout_s=None)
+            call = self._actor.call(route.reader(sought.after), asked, timeout_s=None)
             found = call.value if call.is_done else None
         if found is None:
-            found = await self._handler.get_range(want.unit, asked)
-        return None if found is None else self._ahead.share(want, found)
+            found = await self._handler.get_range(sought.unit, asked)
+        return None if found is None else self._ahead.share(sought, found)
 
-    def _skip(self, want: Want, error: CorruptRecord, now_us: int) -> None:
+    def _skip(self, sought: Sought, error: CorruptRecord, now_us: int) -> None:
         """Go on behind damage: nobody can work on it, and all would wait for it."""
         logger.error("group %s skips damage: %s", self._state.definition.name, error)
-        behind = min(max(error.pointer or 0, want.after + 1), want.last)
-        lease = self._shared.leased(want, behind, 1, 0, now_us)
+        behind = min(max(error.pointer or 0, sought.after + 1), sought.last)
+        lease = self._shared.leased(sought, behind, 1, 0, now_us)
         if lease is not None:
             self._shared.acknowledge([(lease.id, None)], [], now_us)
 
-    def _put_aside(self, want: Want, now_us: int) -> None:
+    def _put_aside(self, sought: Sought, now_us: int) -> None:
         """Have others come before a unit that cannot be read, and try it again in a while."""
-        self._shared.put_aside(want, _PAUSE_S, now_us)
-        if want.unit not in self._watched:
-            self._watched.add(want.unit)
-            self._actor.send_after(_PAUSE_S, News(want.unit))
+        self._shared.put_aside(sought, _PAUSE_S, now_us)
+        if sought.unit not in self._watched:
+            self._watched.add(sought.unit)
+            self._actor.send_after(_PAUSE_S, News(sought.unit))
 
     async def _look_out(self) -> None:
         """Have each unit that has nothing watched, since somebody waits for it."""

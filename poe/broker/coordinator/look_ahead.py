@@ -9,7 +9,7 @@ from bisect import bisect_right
 from weakref import ref
 
 from poe.broker.appendix.message import GetRange
-from poe.broker.groups.lease import Want
+from poe.broker.groups.lease import Sought
 from poe.record import ENTRY_BYTES
 from poe.storage import FileSlice, IndexedSlice, OpenFile, decode_entry
 
@@ -76,32 +76,32 @@ class LookAhead:
         self._found: dict[bytes, _Found] = {}
 
     @staticmethod
-    def question(want: Want) -> GetRange:
+    def question(sought: Sought) -> GetRange:
         """Return what to look for, which of new messages is more than is wanted."""
-        limit, bytes_max = want.limit, want.bytes_max
-        if want.returned is None and limit < _COUNT:
+        limit, bytes_max = sought.limit, sought.bytes_max
+        if sought.returned is None and limit < _COUNT:
             limit, bytes_max = _COUNT, max(bytes_max, _BYTES)
-        return GetRange(want.after, want.last, limit, bytes_max)
+        return GetRange(sought.after, sought.last, limit, bytes_max)
 
-    def take(self, want: Want) -> IndexedSlice | None:
+    def take(self, sought: Sought) -> IndexedSlice | None:
         """Return what is wanted; None where it is to be looked for."""
-        found = self._found.get(want.unit)
-        if found is None or want.returned is not None:
+        found = self._found.get(sought.unit)
+        if found is None or sought.returned is not None:
             return None
         file = found.file()
-        if file is None or found.after != want.after or found.count - found.at < want.limit:
-            del self._found[want.unit]
+        if file is None or found.after != sought.after or found.count - found.at < sought.limit:
+            del self._found[sought.unit]
             return None
-        return found.cut(want.limit, want.bytes_max, file)
+        return found.cut(sought.limit, sought.bytes_max, file)
 
-    def share(self, want: Want, found: IndexedSlice) -> IndexedSlice:
+    def share(self, sought: Sought, found: IndexedSlice) -> IndexedSlice:
         """Return what is wanted of what was found, and keep the rest in mind, if that may be."""
         records = found.records
-        if records.record_count <= want.limit and records.length <= want.bytes_max:
+        if records.record_count <= sought.limit and records.length <= sought.bytes_max:
             return found
-        more = _Found(want.after, found)
+        more = _Found(sought.after, found)
         if found.is_compared_once:
             if len(self._found) >= _UNITS_MAX:
                 self._found.clear()
-            self._found[want.unit] = more
-        return more.cut(want.limit, want.bytes_max, records.file)
+            self._found[sought.unit] = more
+        return more.cut(sought.limit, sought.bytes_max, records.file)

@@ -8,7 +8,7 @@ from poe.broker.groups.ranges import Bounds, RangeSet
 from poe.broker.groups.returned import Returned
 
 
-class Want(NamedTuple):
+class Sought(NamedTuple):
     """Which messages are to be looked for, to be handed to a member."""
 
     member: bytes
@@ -46,16 +46,18 @@ class Lease:
         "unit",
     )
 
-    def __init__(self, lease_id: int, want: Want, last: int, count: int, size_bytes: int) -> None:
+    def __init__(
+        self, lease_id: int, sought: Sought, last: int, count: int, size_bytes: int
+    ) -> None:
         self.id = lease_id
-        self.member = want.member
-        self.unit = want.unit
-        self.after = want.after
+        self.member = sought.member
+        self.unit = sought.unit
+        self.after = sought.after
         self.last = last
         self.count = count
         """How many messages were handed out; of what is left, how many at most."""
         self.size_bytes = size_bytes
-        self.failures = want.failures
+        self.failures = sought.failures
         self.is_alone = True
         """Whether its member has held nothing else since it was handed out."""
         self.since_us = 0

@@ -22,7 +22,7 @@ from poe.broker.groups.dead_letters import DeadLetters, Dying
 from poe.broker.groups.deadlines import Deadlines, earliest
 from poe.broker.groups.failures import NONE_YET, Failures, back_off_us
 from poe.broker.groups.journal import Journal
-from poe.broker.groups.lease import Hand, Lease, Want
+from poe.broker.groups.lease import Hand, Lease, Sought
 from poe.broker.groups.membership import MemberInfo, Membership
 from poe.broker.groups.offered import Offered
 from poe.broker.groups.options import POINTER_MAX, GroupDefinition
@@ -89,7 +89,7 @@ class Shared:
         self._clearing: bytes | None = None
         """The member that is to finish what it holds, for the next suspect."""
 
-    def want(self, member: bytes, limit: int, bytes_max: int, now_us: int) -> Want | None:
+    def want(self, member: bytes, limit: int, bytes_max: int, now_us: int) -> Sought | None:
         """Return which messages to look for, for a member that asks; None: there are none for it.
 
         Two may be told the same, and the first that has found something gets it. What is returned
@@ -124,13 +124,13 @@ class Shared:
             if returned is not None:
                 limit = min(limit, returned.failures.limit or limit)
                 place = returned.unit, returned.after, returned.last
-                return Want(member, *place, limit, bytes_max, returned)
+                return Sought(member, *place, limit, bytes_max, returned)
         if not self._fresh or self._holes_count() >= options.holes_max:
             return None
         unit = self._fresh[0]
         offered = self._offered.get(unit)
         after, last = offered.first() if offered else (self._progress[unit].next, POINTER_MAX)
-        return Want(member, unit, after, last, limit, bytes_max, None)
+        return Sought(member, unit, after, last, limit, bytes_max, None)
 
     @property
     def has_work(self) -> bool:
@@ -138,27 +138,27 @@ class Shared:
         returned = self._returned
         return bool(self._fresh or returned.first() or returned.first_suspect())
 
-    def nothing(self, want: Want) -> None:
+    def nothing(self, sought: Sought) -> None:
         """Take note that there are no such messages: none yet, or of what was returned, no more."""
-        if want.unit in self._offered:
-            self.withdraw(want.unit, want.after, want.last)
-        elif want.returned is None:
-            if want.unit in self._fresh and self._progress[want.unit].next == want.after:
-                self._rest(want.unit)
-        elif self._returned.take(want.returned, want.last):
-            self._finish(want.unit, want.after, want.last)
+        if sought.unit in self._offered:
+            self.withdraw(sought.unit, sought.after, sought.last)
+        elif sought.returned is None:
+            if sought.unit in self._fresh and self._progress[sought.unit].next == sought.after:
+                self._rest(sought.unit)
+        elif self._returned.take(sought.returned, sought.last):
+            self._finish(sought.unit, sought.after, sought.last)
 
-    def put_aside(self, want: Want, pause_s: float, now_us: int) -> None:
+    def put_aside(self, sought: Sought, pause_s: float, now_us: int) -> None:
         """Take note that such messages cannot be read now, so that others come before them.
 
         What was returned comes again after a pause, what is new when it is said to have `arrived`.
         """
-        if want.returned is None:
-            self.nothing(want)
-        elif self._returned.take(want.returned, want.last):
-            failures = want.failures._replace(due_us=now_us + round(pause_s * 1e6))
-            why = want.returned.why
-            self._return(want.unit, (want.after, want.last), failures, why, now_us)
+        if sought.returned is None:
+            self.nothing(sought)
+        elif self._returned.take(sought.returned, sought.last):
+            failures = sought.failures._replace(due_us=now_us + round(pause_s * 1e6))
+            why = sought.returned.why
+            self._return(sought.unit, (sought.after, sought.last), failures, why, now_us)
 
     def idle_units(self) -> Iterator[tuple[bytes, int]]:
         """Yield the units that have nothing new, and the pointer behind which that would be."""
@@ -171,32 +171,32 @@ class Shared:
             self._fresh.append(unit)
 
     def leased(
-        self, want: Want, last: int, messages_count: int, size_bytes: int, now_us: int
+        self, sought: Sought, last: int, messages_count: int, size_bytes: int, now_us: int
     ) -> Lease | None:
         """Hand out the messages that were found, up to the pointer `last`.
 
         None: somebody else has got them meanwhile, or the member may not have them any more; ask
         what it wants again.
         """
-        hand = self._hands.get(want.member)
-        if hand is None or self._is_too_much(want, hand, messages_count):
+        hand = self._hands.get(sought.member)
+        if hand is None or self._is_too_much(sought, hand, messages_count):
             return None
-        if want.returned is None:
-            if not self._take_fresh(want, last):
+        if sought.returned is None:
+            if not self._take_fresh(sought, last):
                 return None
         else:
-            if not self._returned.take(want.returned, last):
+            if not self._returned.take(sought.returned, last):
                 return None
             self._counts["redelivered"] += 1
-            if want.failures.is_suspect:
+            if sought.failures.is_suspect:
                 self._clearing = None
-        lease = Lease(self._new_id(), want, last, messages_count, size_bytes)
+        lease = Lease(self._new_id(), sought, last, messages_count, size_bytes)
         lease.since_us = now_us
         lease.deadline_us = now_us + round(self._definition.options.lease_s * 1e6)
         hand.take(lease)
         self._leases[lease.id] = lease
-        if self._offered and want.unit in self._offered:
-            self._offered[want.unit].leases.set(want.after, last, lease)
+        if self._offered and sought.unit in self._offered:
+            self._offered[sought.unit].leases.set(sought.after, last, lease)
         self._deadlines.add(lease)
         self._messages_count += messages_count
         self._bytes_count += size_bytes
@@ -573,14 +573,14 @@ class Shared:
     def _holes_count(self) -> int:
         return self._done_count + len(self._returned) + len(self._letters)
 
-    def _is_too_much(self, want: Want, hand: Hand, messages_count: int) -> bool:
+    def _is_too_much(self, sought: Sought, hand: Hand, messages_count: int) -> bool:
         """Return whether a member may not have what was found, with what it holds by now."""
         return (
             self._is_paused
             or self._obstacle(hand) is not None
             or hand.messages_count + messages_count > self._messages_share
             or hand.is_bound
-            or (want.failures.is_suspect and bool(hand.leases))
+            or (sought.failures.is_suspect and bool(hand.leases))
         )
 
     def _share_out(self) -> None:
@@ -741,16 +741,16 @@ class Shared:
         for part in [bounds] if offered is None else offered.come_back(*bounds):
             self._returned.place(Returned(unit, *part, failures, why), now_us)
 
-    def _take_fresh(self, want: Want, last: int) -> bool:
+    def _take_fresh(self, sought: Sought, last: int) -> bool:
         """Take what nobody was given yet, up to a pointer; False: somebody else was faster."""
-        unit = want.unit
+        unit = sought.unit
         progress, offered = self._progress.get(unit), self._offered.get(unit)
         if progress is None or unit not in self._units:
             return False
         if offered is not None:
-            if not offered.hand_out(want.after, last):
+            if not offered.hand_out(sought.after, last):
                 return False
-        elif progress.next == want.after:
+        elif progress.next == sought.after:
             progress.next = last
         else:
             return False

@@ -24,12 +24,12 @@ from poe.broker.appendix.server import REGISTRY, AppendixOptions
 from poe.broker.registry.appendix_servers import APPENDIX_SUP, AppendixServers
 from poe.broker.registry.archive_folders import ArchiveFolders
 from poe.broker.registry.archiver import ARCHIVER
-from poe.broker.registry.copies import Copies
 from poe.broker.registry.copy_messages import CopyRequest, InstallTopic
 from poe.broker.registry.crash_limit import CrashLimit
 from poe.broker.registry.disk_failures import DiskFailures
 from poe.broker.registry.expiry import Archived, Expiry, UnreadFloor, no_group, tick_s
 from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.registry.topic_copies import TopicCopies
 from poe.broker.registry.topic_opening import TopicOpening
 from poe.broker.registry.topic_quota import TopicQuota
 from poe.broker.registry.topic_settings import Retention, TopicSettings
@@ -208,7 +208,7 @@ class TopicRegistry(GenServer):
             parts.routes.read_only, self.monotonic_s, parts.routes.events
         )
         self._opening = TopicOpening(parts.store, parts.routes, self._servers, self._disk_failures)
-        self._copies = Copies(self, self._store, self._routes, self._servers, self._opening)
+        self._copies = TopicCopies(self, self._store, self._routes, self._servers, self._opening)
         rate = options.topic_creation_rate
         self._quota = TopicQuota(options.topics_max, rate, auto_create=options.auto_create)
         await self._stop_leftovers()

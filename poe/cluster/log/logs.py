@@ -48,8 +48,8 @@ from poe.cluster.log.entry import ORIGIN_BYTES
 from poe.cluster.log.log_groups import PeerQuestion as GroupQuestion
 from poe.cluster.log.peer_frames import (
     HasTopic,
-    Known,
     KnowsRecord,
+    Whether,
     decode_known,
     decode_question,
     encode_answer,
@@ -308,10 +308,10 @@ class Logs(GenServer):
             return
         if isinstance(question, KnowsRecord):
             is_done = self._done.get(question.key, 0) >= question.revision
-            asked.answer(encode_answer(Known(is_done)))
+            asked.answer(encode_answer(Whether(is_done)))
             return
         if isinstance(question, HasTopic):
-            asked.answer(encode_answer(Known(self._has_own(question.topic))))
+            asked.answer(encode_answer(Whether(self._has_own(question.topic))))
             return
         slot = self._slots.get(question.stream)
         if question.stream in self._slots.fetching:

@@ -39,14 +39,14 @@ class HashCopy(NamedTuple):
 
 
 class KnowsRecord(NamedTuple):
-    """Say whether the node has done what a record of the catalog says; answered by `Known`."""
+    """Say whether the node has done what a record of the catalog says; answered by `Whether`."""
 
     key: str
     revision: int
 
 
 class HasTopic(NamedTuple):
-    """Say whether the node has a topic of its own alone by a name; answered by `Known`."""
+    """Say whether the node has a topic of its own alone by a name; answered by `Whether`."""
 
     topic: str
     """In hexadecimal."""
@@ -99,13 +99,13 @@ class CopyHash(NamedTuple):
     digest: bytes
 
 
-class Known(NamedTuple):
-    """Whether it has."""
+class Whether(NamedTuple):
+    """Whether it is so."""
 
-    is_done: bool
+    is_so: bool
 
 
-Answer = CopyDescription | CopyRecords | CopyHash | Known
+PeerAnswer = CopyDescription | CopyRecords | CopyHash | Whether
 
 
 def encode_question(question: Question) -> bytes:
@@ -134,7 +134,7 @@ def decode_question(payload: bytes) -> Question:
     return question
 
 
-def encode_answer(answer: Answer) -> bytes:
+def encode_answer(answer: PeerAnswer) -> bytes:
     """Encode an answer."""
     packed: bytes = msgpack.packb([_VERSION, "", *answer])
     return packed

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from poe.broker.groups.deadlines import earliest
-from poe.broker.groups.lease import Want
+from poe.broker.groups.lease import Sought
 from poe.broker.groups.ranges import Bounds, RangeSet
 from poe.broker.requests.groups import GroupRequest
 from poe.broker.requests.request_handler import WAIT_SLICE_S
@@ -28,9 +28,7 @@ from poe.cluster.frames import (
     Release,
     Revoked,
     ShareFrame,
-)
-from poe.cluster.frames import (
-    Want as NodeWant,
+    Want,
 )
 from poe.cluster.identity import NodeRef, Peer, StreamId
 from poe.cluster.queue.borrowing import SETTLE_US, Borrowing
@@ -267,18 +265,18 @@ class GroupShare:
             GroupFenced: it is no member.
         """
         shared, member = self._shared, request.member
-        while (want := shared.want(member, request.limit, request.bytes_max, now_us)) is not None:
-            stream = self._ledger.stream(want.unit)
-            found = self._found(stream, want)
+        while (sought := shared.want(member, request.limit, request.bytes_max, now_us)) is not None:
+            stream = self._ledger.stream(sought.unit)
+            found = self._found(stream, sought)
             if found is None:
                 continue
             size = len(found.records)
-            lease = shared.leased(want, found.last, found.count, size, now_us)
+            lease = shared.leased(sought, found.last, found.count, size, now_us)
             if lease is None:
                 continue
             knowledge = self._ledger.knowledge
             for other, *bounds in knowledge.grant(stream, found.after, found.last):
-                why = self._why(want, other), other
+                why = self._why(sought, other), other
                 knowledge.note_again(stream, why, now_us, *bounds)
             if self._unheard:
                 self._note_unheard(stream, found)
@@ -293,12 +291,12 @@ class GroupShare:
             return LeasedCopies(told, found)
         return None
 
-    def _why(self, want: Want, other: NodeRef) -> str:
+    def _why(self, sought: Sought, other: NodeRef) -> str:
         """Return why messages are handed out that another node has handed out, or this one."""
-        if want.returned is None:
+        if sought.returned is None:
             return "restarted" if other == self._ledger.me else "taken over"
         is_lost = other != self._ledger.me and other not in self._peers
-        return "node lost" if is_lost else want.returned.why
+        return "node lost" if is_lost else sought.returned.why
 
     def _note_unheard(self, stream: StreamId, found: Found) -> None:
         """Take note which nodes that are not there may have handed messages out as well."""
@@ -308,22 +306,22 @@ class GroupShare:
                 for bounds in held:
                     self._ledger.knowledge.note_again(stream, (UNHEARD, ref), since_us, *bounds)
 
-    def _found(self, stream: StreamId, want: Want) -> Found | None:
+    def _found(self, stream: StreamId, sought: Sought) -> Found | None:
         """Return messages that are wanted; None where they are not held: then nobody wants them."""
-        end = want.last
+        end = sought.last
         for copies in (self._copies, self._borrowing.copies):
-            found = copies.find(stream, want.after, want.last, want.limit, want.bytes_max)
-            if found is not None and found.after == want.after:
+            found = copies.find(stream, sought.after, sought.last, sought.limit, sought.bytes_max)
+            if found is not None and found.after == sought.after:
                 return found
             end = end if found is None else min(end, found.after)
-        self._shared.withdraw(want.unit, want.after, end)
+        self._shared.withdraw(sought.unit, sought.after, end)
         return None
 
-    def _lendable(self, stream: StreamId, want: Want) -> Lendable | None:
+    def _lendable(self, stream: StreamId, sought: Sought) -> Lendable | None:
         """Return messages of this node's own for another one; None where they are not held."""
-        if self._borrowing.has(stream, want.after, want.last):
+        if self._borrowing.has(stream, sought.after, sought.last):
             return Lendable(0, 0, ())
-        found = self._found(stream, want)
+        found = self._found(stream, sought)
         if found is None:
             return None
         if self._unheard:
@@ -451,7 +449,7 @@ class GroupShare:
         """
         self._is_due_known = False
         match frame:
-            case NodeWant():
+            case Want():
                 self._effects += self._lending.hear_want(node, frame, now_us)
             case Given():
                 self._borrowing.take(node, frame, now_us)

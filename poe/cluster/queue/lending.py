@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from poe.broker.groups.failures import Failures
-from poe.broker.groups.lease import Want as Wanted
+from poe.broker.groups.lease import Sought
 from poe.broker.groups.membership import MemberInfo
 from poe.broker.groups.ranges import Bounds
 from poe.cluster.batch import Batch
@@ -28,7 +28,7 @@ HEARD_US: Final = 15_000_000
 
 _EPOCH_BYTES = 8
 
-Find = Callable[[StreamId, Wanted], "Lendable | None"]
+Find = Callable[[StreamId, Sought], "Lendable | None"]
 
 
 class Lendable(NamedTuple):
@@ -187,11 +187,11 @@ class Lending:
         try:
             self._hear(node, now_us)
             while count > 0 and size_bytes > 0:
-                wanted = shared.want(member_id(node), count, size_bytes, now_us)
-                if wanted is None:
+                sought = shared.want(member_id(node), count, size_bytes, now_us)
+                if sought is None:
                     break
-                stream = self._ledger.stream(wanted.unit)
-                found = self._find(stream, wanted)
+                stream = self._ledger.stream(sought.unit)
+                found = self._find(stream, sought)
                 if found is None:
                     continue
                 if not found.batches:
@@ -199,7 +199,7 @@ class Lending:
                 size = sum(len(batch.records) for batch in found.batches)
                 if loans and size > size_bytes:
                     break  # one message always comes, and this one later
-                lease = shared.leased(wanted, found.last, found.messages_count, size, now_us)
+                lease = shared.leased(sought, found.last, found.messages_count, size, now_us)
                 if lease is None:
                     break
                 attempts, limit, _, reason = lease.failures

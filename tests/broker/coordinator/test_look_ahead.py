@@ -6,7 +6,7 @@ import pytest
 
 from poe.broker.coordinator.look_ahead import LookAhead
 from poe.broker.groups.failures import NONE_YET
-from poe.broker.groups.lease import Want
+from poe.broker.groups.lease import Sought
 from poe.broker.groups.returned import Returned
 from poe.errors import CorruptRecord
 from poe.storage import POINTER_MAX, SegmentOptions, Store, decode_records
@@ -27,7 +27,7 @@ def segment(tmp_path):
 
 def want(after, limit, bytes_max=1 << 20, returned=None):
     last = POINTER_MAX if returned is None else returned.last
-    return Want(MEMBER, b"t", after, last, limit, bytes_max, returned)
+    return Sought(MEMBER, b"t", after, last, limit, bytes_max, returned)
 
 
 class Reader:

@@ -26,7 +26,7 @@ from poe.storage import POINTER_MAX, Store
 from poe.topic_name import topic_text
 
 
-class Copies:
+class TopicCopies:
     """Carries out what replicas ask of the topic registry."""
 
     __slots__ = ("_opening", "_registry", "_routes", "_servers", "_store")
