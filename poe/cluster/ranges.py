@@ -4,12 +4,9 @@ A list is sorted, and its ranges neither overlap nor touch; a `RangeSet` is read
 here looks at messages: each function takes as long as there are ranges.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from poe.broker.groups.ranges import Bounds
-
-Ranges = Sequence[Bounds]
-"""A sorted list of ranges that neither overlap nor touch."""
 
 
 def union(*sets: Iterable[Bounds]) -> list[Bounds]:

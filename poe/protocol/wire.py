@@ -9,7 +9,7 @@ import os
 import socket as tcp
 import ssl
 from time import monotonic
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from poe.errors import (
     CallTimeout,
@@ -38,8 +38,6 @@ from poe.security.tls import client_context, server_hostname, tls_failed
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
-
-TcpSocket: TypeAlias = tcp.socket
 
 IN_FLIGHT_MAX = 64
 """Requests that a server takes from one connection before it has answered the first."""

@@ -64,7 +64,7 @@ def coordination(parts: GroupParts, node: str) -> tuple[SupervisorFlags, list[Ch
 
 
 class Coordination:
-    """Answers for the groups, in whatever actor asks; a `GroupsHere`."""
+    """Answers for the groups, in whatever actor asks."""
 
     __slots__ = ("_fence", "_floors")
 

@@ -22,7 +22,7 @@ class LogGroupsTable:
         self._properties = properties
         self._known: dict[str, tuple[bytes, ...]] = {}
         self.here: Any = None
-        """What answers for groups, where this node coordinates: a `GroupsHere`."""
+        """What answers for groups, where this node coordinates: a `Coordination`."""
 
     @property
     def are_any(self) -> bool:

@@ -17,7 +17,7 @@ error), or a byte and what belongs to it:
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 
@@ -142,18 +142,6 @@ class AskCoordinator(NamedTuple):
 
     payload: bytes
     deadline_s: float
-
-
-class GroupsHere(Protocol):
-    """What a node has that coordinates."""
-
-    async def answer(self, handler: RequestHandler, question: Question) -> bytes:
-        """Return what the groups say."""
-        ...
-
-    def floor(self, group: str, topic: bytes) -> int | None:
-        """Return up to which pointer a group is done with a partition; see `UnreadFloor`."""
-        ...
 
 
 def is_replicated(routes: RoutingTable, topics: Iterable[bytes]) -> bool:

@@ -46,14 +46,7 @@ class TrimEntry(NamedTuple):
 LogEntry = PutEntry | TrimEntry
 
 
-def encode_put(
-    origin: bytes, number: int, messages: Messages, put_id: PutKey | None = None
-) -> bytes:
-    """Encode a put."""
-    return encode_put_of(origin, number, encode_batch(messages), put_id)
-
-
-def encode_put_of(origin: bytes, number: int, batch: bytes, put_id: PutKey | None = None) -> bytes:
+def encode_put(origin: bytes, number: int, batch: bytes, put_id: PutKey | None = None) -> bytes:
     """Encode a put of messages that are encoded, of one put or of several."""
     kind = _PUT if put_id is None else _SEQUENCED
     key = b"" if put_id is None else PutId(*put_id).encode()

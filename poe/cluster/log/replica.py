@@ -63,7 +63,7 @@ from poe.cluster.log.entry import (
     TrimEntry,
     decode_entry,
     encode_batch,
-    encode_put_of,
+    encode_put,
     encode_trim,
 )
 from poe.cluster.log.fetching import Fetching, FetchParts
@@ -339,7 +339,7 @@ class Replica(GenServer):
             self._publish_gathered()
         else:
             number = self._puts.next_number()
-            payload = encode_put_of(self._parts.origin, number, batch, put_id)
+            payload = encode_put(self._parts.origin, number, batch, put_id)
             self._carry_out([self._puts.add(number, payload, caller, self.monotonic_s())])
         return NO_REPLY
 
@@ -349,7 +349,7 @@ class Replica(GenServer):
         while self._gathering.is_due(now_s):
             shared = self._gathering.take()
             number = self._puts.next_number()
-            payload = encode_put_of(self._parts.origin, number, shared.batch)
+            payload = encode_put(self._parts.origin, number, shared.batch)
             self._carry_out([self._puts.add(number, payload, shared, now_s)])
         if self._gathering:
             self._tick_later()

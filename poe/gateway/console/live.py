@@ -108,11 +108,6 @@ class Live:
         self._streams: set[Stream] = set()
         self._feeds: dict[tuple[Look, str], _Feed] = {}
 
-    @property
-    def feeds_count(self) -> int:
-        """How many views are shown that tabs share."""
-        return len(self._feeds)
-
     def check(self, names: list[str]) -> None:
         """Let pass the names of views that there are.
 

@@ -154,15 +154,6 @@ def _post(summary: str, replies: Json, options: GatewayOptions) -> Json:
     }
 
 
-def _cluster_paths(options: GatewayOptions) -> Json:
-    told = {"200": json_of({"type": "object"})}
-    return {
-        "/queues": {"get": get("List queues.", {"200": json_of(_queues())}, *_ASKED)},
-        "/queues/{topic}": {"post": _onto_queue(options)},
-        "/cluster": {"get": get("How the cluster is.", told, "404", *_ASKED)},
-    }
-
-
 def _onto_queue(options: GatewayOptions) -> Json:
     stored = object_of(delivered=COUNT, pointer=COUNT)
     fewer = object_of(accepted=COUNT)
