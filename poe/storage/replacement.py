@@ -1,8 +1,8 @@
-"""Put a file in place of another."""
+"""Write to a file all, or nothing: in place of what it held, or behind that."""
 
 import contextlib
 
-from poe.storage.files import Files
+from poe.storage.files import Files, OpenFile
 
 
 def replace_file(files: Files, path: str, content: bytes) -> None:
@@ -22,4 +22,18 @@ def replace_file(files: Files, path: str, content: bytes) -> None:
     except OSError:
         with contextlib.suppress(OSError):
             files.unlink(path + "_new")
+        raise
+
+
+def append_whole(file: OpenFile, content: bytes, end: int) -> None:
+    """Write behind what a file holds; what a write that fails has left would look like damage.
+
+    Raises:
+        OSError: as reported by the file layer.
+    """
+    try:
+        file.write_at(content, end)
+    except OSError:
+        with contextlib.suppress(OSError):
+            file.truncate(end)
         raise

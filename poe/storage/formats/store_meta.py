@@ -33,6 +33,7 @@ from typing import NamedTuple
 
 from poe.storage.files import Files, OpenFile
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, HASH_BYTES, FileHeader, seal, unseal
+from poe.storage.replacement import replace_file
 
 META_FILE = "store.meta"
 META_MAGIC = b"poe-meta"
@@ -362,10 +363,7 @@ class StoreMeta:
         content = FileHeader(self.store_id, 0).encode(META_MAGIC)
         content += encode_event(self.opened.as_event(), self.store_id) + b"".join(self._encoded())
         try:
-            file = self._files.open(META_FILE + "_new", "w+")
-            file.write_at(content, 0)
-            file.sync()
-            self._files.rename(META_FILE + "_new", META_FILE)
+            replace_file(self._files, META_FILE, content)
             self._files.sync_folder("")
         except OSError as error:
             _log.warning("%s cannot be written: %s", META_FILE, error)

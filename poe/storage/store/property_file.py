@@ -32,6 +32,7 @@ from poe.errors import FormatNotSupported, OptionError, PropertyMismatch, Storag
 from poe.storage.failure import writing
 from poe.storage.files import Files
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, HASH_BYTES, FileHeader, seal, unseal
+from poe.storage.replacement import append_whole, replace_file
 from poe.topic_properties import (
     TopicDescription,
     TopicProperties,
@@ -388,17 +389,11 @@ class PropertyFile:
             self._size_bytes = 0
 
     def _append(self, content: bytes) -> None:
-        """Write behind what is there; what a write that fails has left would look like damage."""
         file = self._files.open(PROPERTY_FILE, "r+")
         if self._has_rest:
             file.truncate(self._size_bytes)
             self._has_rest = False
-        try:
-            file.write_at(content, self._size_bytes)
-        except OSError:
-            with contextlib.suppress(OSError):
-                file.truncate(self._size_bytes)
-            raise
+        append_whole(file, content, self._size_bytes)
         self._size_bytes += len(content)
 
     def _compact(self) -> None:
@@ -407,10 +402,7 @@ class PropertyFile:
         rows = [FileHeader(store_id, 0).encode(PROPERTY_MAGIC)]
         rows += [note.encode(store_id) for note in self.known.notes()]
         content = b"".join(rows)
-        file = self._files.open(PROPERTY_FILE + "_new", "w+")
-        file.write_at(content, 0)
-        file.sync()
-        self._files.rename(PROPERTY_FILE + "_new", PROPERTY_FILE)
+        replace_file(self._files, PROPERTY_FILE, content)
         self._files.sync_folder("")
         self._size_bytes = len(content)
         self._has_rest = False

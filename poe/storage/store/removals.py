@@ -23,7 +23,6 @@ notes (big endian):
     hash        u64    of the bytes before and of the store id
 """
 
-import contextlib
 import logging
 import struct
 from collections.abc import Container, Iterable, Iterator
@@ -34,6 +33,7 @@ from poe.storage.failure import writing
 from poe.storage.files import Files
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, HASH_BYTES, FileHeader, seal, unseal
 from poe.storage.formats.store_meta import notes_removals
+from poe.storage.replacement import append_whole, replace_file
 
 REMOVED_FILE: Final = "store.removed"
 REMOVED_MAGIC: Final = b"poe-gone"
@@ -305,7 +305,7 @@ class Removals:
         with writing(REMOVED_FILE):
             if not self._size_bytes:
                 self._compact()
-            self._append(content)
+            append_whole(self._files.open(REMOVED_FILE, "r+"), content, self._size_bytes)
         self._size_bytes += len(content)
         self._note_count += 1
         self._noted |= {(topic, each.timestamp): each for each in new if not each.is_base}
@@ -418,16 +418,6 @@ class Removals:
         _log.error("%s is damaged from offset %d on", REMOVED_FILE, self._size_bytes)
         return False
 
-    def _append(self, content: bytes) -> None:
-        """Write behind what is there; what a write that fails has left would look like damage."""
-        file = self._files.open(REMOVED_FILE, "r+")
-        try:
-            file.write_at(content, self._size_bytes)
-        except OSError:
-            with contextlib.suppress(OSError):
-                file.truncate(self._size_bytes)
-            raise
-
     def _compact_if_possible(self) -> None:
         try:
             self._compact()
@@ -449,10 +439,7 @@ class Removals:
             for (topic, _), extent in self._noted.items()
         ]
         content = b"".join(rows)
-        file = self._files.open(REMOVED_FILE + "_new", "w+")
-        file.write_at(content, 0)
-        file.sync()
-        self._files.rename(REMOVED_FILE + "_new", REMOVED_FILE)
+        replace_file(self._files, REMOVED_FILE, content)
         self._files.sync_folder("")
         self._size_bytes = len(content)
         self._compact_at_bytes = max(2 * self._size_bytes, _COMPACT_BYTES_MIN)
