@@ -10,6 +10,7 @@ A record is `{"value": ..., "key": ..., "headers": {...}}`. Text stands for its 
 other value stands for itself in JSON. `value_base64`, `key_base64` and `headers_base64` hold bytes.
 """
 
+import asyncio
 import json
 import sys
 from base64 import b64decode
@@ -26,6 +27,7 @@ JSON, NDJSON = "application/json", "application/x-ndjson"
 FORM, RAW = "application/x-www-form-urlencoded", "application/octet-stream"
 CONTENT_TYPES = (JSON, NDJSON, FORM, RAW, "text/plain")
 
+_LARGE_BYTES = 32 << 10
 _WHOLE_MAX = 1 << 63  # what goes through a frame
 _RECORD = frozenset({"value", "value_base64", "key", "key_base64", "headers", "headers_base64"})
 
@@ -74,6 +76,28 @@ def messages_of(
         )
         for each in (map(Message, values) if records is None else records)
     ]
+
+
+async def messages_in(
+    content_type: str,
+    body: bytes,
+    key: bytes | None,
+    headers: Mapping[str, bytes] | None,
+    count_max: int,
+) -> Messages:
+    """Return what `messages_of` does, one message at least.
+
+    Raises:
+        RequestRefused: as `messages_of`, or there is none.
+    """
+    arguments = content_type, body, key, headers, count_max
+    if len(body) > _LARGE_BYTES:  # others get their turns while it is taken apart
+        messages = await asyncio.to_thread(messages_of, *arguments)
+    else:
+        messages = messages_of(*arguments)
+    if not messages:
+        _refuse("there is no message in the body; send 1 or more")
+    return messages
 
 
 def options_in(content: Mapping[str, Any]) -> dict[str, Any]:

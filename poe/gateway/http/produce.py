@@ -29,7 +29,7 @@ from poe.client.producer.payload import Messages
 from poe.client.producer.topic_info import TopicState
 from poe.errors import BrokerDown, RequestRefused
 from poe.gateway.http.admission import Admission
-from poe.gateway.http.body import messages_of, once, shown
+from poe.gateway.http.body import messages_in, once, shown
 from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.edit import Answer, EditHook, Post
 from poe.gateway.http.inflow import Inflow
@@ -40,7 +40,6 @@ from poe.gateway.http.reply import json_reply, told
 
 _KEY, _HEADER = b"poe-key", b"poe-header-"
 _PROOF_S = 0.5
-_LARGE_BYTES = 32 << 10
 
 Produce = Callable[[bytes, Messages], Awaitable[Response]]
 
@@ -97,14 +96,8 @@ class ProduceRoutes:
         try:
             asked = _asked(request)
             content_type = request.headers.get("content-type", "")
-            content = content_type, body, asked.key, asked.headers, self._options.messages_max
-            if len(body) > _LARGE_BYTES:  # others get their turns while it is taken apart
-                messages = await asyncio.to_thread(messages_of, *content)
-            else:
-                messages = messages_of(*content)
-            if not messages:
-                why = "there is no message in the body; send 1 or more"
-                raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+            count_max = self._options.messages_max
+            messages = await messages_in(content_type, body, asked.key, asked.headers, count_max)
             if self._hook is not None:
                 path = request.scope["path"]
                 post = Post(topic, messages, path, dict(request.headers))

@@ -8,7 +8,6 @@ They are taken by the routes of groups, of mode `shared`. Where the server is in
 of its own is the queue.
 """
 
-import asyncio
 import time
 from http import HTTPStatus
 from typing import Any, Final
@@ -22,7 +21,7 @@ from poe.client.group.queue_core import COPIES_MAX, DEADLINE_MAX_S
 from poe.client.producer import payload
 from poe.errors import NotInCluster, RequestRefused, UnderCopies
 from poe.gateway.http.admission import Admission
-from poe.gateway.http.body import messages_of, once
+from poe.gateway.http.body import messages_in, once
 from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.group_fields import name_text, told_of
 from poe.gateway.http.inflow import Inflow
@@ -34,7 +33,6 @@ from poe.gateway.http.reply import json_reply
 from poe.security.policy import TOPIC
 
 _PARAMETERS: Final = {"copies", "deadline_s", "delay_s", "at"}
-_LARGE_BYTES: Final = 32 << 10
 
 
 class QueueRoutes:
@@ -107,14 +105,7 @@ class QueueRoutes:
             InvalidPayload: one is empty.
         """
         content_type = request.headers.get("content-type", "")
-        content = content_type, body, None, None, self._options.messages_max
-        if len(body) > _LARGE_BYTES:  # others get their turns while it is taken apart
-            messages = await asyncio.to_thread(messages_of, *content)
-        else:
-            messages = messages_of(*content)
-        if not messages:
-            why = "there is no message in the body; send 1 or more"
-            raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        messages = await messages_in(content_type, body, None, None, self._options.messages_max)
         parsed = payload.parse(messages, empty=False)
         return [each if isinstance(each, bytes) else each.value or b"" for each in parsed]
 
