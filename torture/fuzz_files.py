@@ -27,10 +27,12 @@ from poe.errors import (
 )
 from poe.storage import ArchivedFile, Manifest, RowGroup, SegmentOptions
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
+from poe.storage.formats.receipt_file import RECEIPTS
 from poe.storage.formats.store_meta import META_FILE, META_MAGIC
-from poe.storage.formats.sum_file import seed_of
+from poe.storage.formats.sum_file import SUMS, seed_of
 from poe.storage.slab_log import Writer
 from poe.storage.store.property_file import PROPERTY_FILE, PROPERTY_MAGIC
+from poe.storage.store.removals import REMOVED_FILE, REMOVED_MAGIC, encode_note
 from poe.topic_properties import TopicProperties
 from torture.layers.memory import Inode, MemoryFiles
 from torture.slab_workload import read_log
@@ -38,6 +40,7 @@ from torture.workload import open_store, read_store
 
 _SIZE = struct.Struct(">H")
 _HASH = struct.Struct(">Q")
+_SUM_BYTES, _RECEIPT_BYTES = (each.size_bytes - _HASH.size for each in (SUMS, RECEIPTS))
 _SEGMENT = "topics/t/1"
 _SLAB, _SLAB_SUM = f"{0:020}.slab", f"{0:020}.sum"
 _STORE_ID = bytes(range(16))
@@ -77,6 +80,9 @@ def _receipts(data: bytes) -> None:
             files.inodes[_SEGMENT + "_lock"] = Inode()
         with contextlib.suppress(FormatNotSupported):
             store = open_store(files, SegmentOptions())
+            if b"t" in store.failed:
+                assert "use a newer version" in str(store.failed[b"t"])
+                continue
             assert read_store(store) == truth
             segment = store.topics[b"t"][-1]
             with contextlib.suppress(RepeatedPut, SequenceGap, ProducerFenced):
@@ -109,16 +115,36 @@ def _forge_topics(data: bytes) -> bytes:
     return b"".join([*made, *(note + _hash_of(_STORE_ID + note) for note in notes)])
 
 
+def _removals(data: bytes) -> None:
+    """The notes of what was removed, damaged: no message is lost."""
+    files = _sound_store().copy("boot")
+    truth = _read(files.copy("boot"))
+    files.inodes[REMOVED_FILE] = Inode(data)
+    with contextlib.suppress(FormatNotSupported):
+        assert _read(files) == truth
+
+
+def _forge_removals(data: bytes) -> bytes:
+    """Give notes their hashes; in front of each is its size."""
+    made = [FileHeader(_STORE_ID, 0).encode(REMOVED_MAGIC)]
+    *notes, _ = _parts(data, 1 + data.count(b"\0"))
+    return b"".join([*made, *(note + _hash_of(_STORE_ID + note) for note in notes)])
+
+
 def _damage(path: str, content: bytes) -> None:
     """Change one file; every message is there all the same, or is put away with its segment.
 
-    Sums may be, to the byte, those that data of another topic has: then the segment is foreign.
+    Sums may be, to the byte, those that data of another topic has: then the segment is foreign, as
+    is found when it is opened, or read.
     """
     files = _sound_store().copy("boot")
     truth = _read(files.copy("boot"))
     files.inodes[path].content[:] = content
     with contextlib.suppress(FormatNotSupported):
-        found = _read(files)
+        try:
+            found = _read(files)
+        except ReadFailed:
+            found = {}
         foreign = files.inodes.get(_FOREIGN_DATA)
         is_put_away = foreign is not None and bytes(foreign.content) == _DATA
         assert found == ({} if is_put_away else truth)
@@ -127,7 +153,7 @@ def _damage(path: str, content: bytes) -> None:
 def _forged(path: str, forge: Callable[[bytes], bytes], data: bytes) -> None:
     """A file of a store that says anything at all, in good order."""
     files = _sound_store().copy("boot")
-    files.inodes[path].content[:] = forge(data)
+    files.inodes[path] = Inode(forge(data))
     with contextlib.suppress(StorageError):
         _read(files)
 
@@ -304,24 +330,38 @@ _SOUND: dict[str, Any] = _sound_store().snapshot()
 _DATA, _INDEX, _SUM, _SEQ = (
     _SOUND[_SEGMENT + each] for each in ("_data", "_index", "_sum", "_seq")
 )
+_REMOVED = b"".join(
+    (
+        FileHeader(_STORE_ID, 0).encode(REMOVED_MAGIC),
+        encode_note(b"t", struct.pack(">QQQ", 0, 0, 9), _STORE_ID),
+    )
+)
 _SPOOLED = msgpack.packb((1, b"topic", 0, bytes(24), 8, [Message(b"value", b"key", {"n": b"x"})]))
-_forge_sums = partial(_forge_chained, piece_bytes=40, is_chain_first=False)
-_forge_receipts = partial(_forge_chained, piece_bytes=56, is_chain_first=True)
+_forge_sums = partial(_forge_chained, piece_bytes=_SUM_BYTES, is_chain_first=False)
+_forge_receipts = partial(_forge_chained, piece_bytes=_RECEIPT_BYTES, is_chain_first=True)
 TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     "segment": (_segment, [_joined(_DATA, _INDEX, b"")]),
     "index": (_index, [_INDEX]),
     "sums": (_sums, [_SUM]),
-    "forged-sums": (partial(_forged, _SEGMENT + "_sum", _forge_sums), [_unforged(_SUM, 40)]),
+    "forged-sums": (
+        partial(_forged, _SEGMENT + "_sum", _forge_sums),
+        [_unforged(_SUM, _SUM_BYTES)],
+    ),
     "receipts": (_receipts, [_SEQ]),
     "forged-receipts": (
         partial(_forged, _SEGMENT + "_seq", _forge_receipts),
-        [_unforged(_SEQ, 56)],
+        [_unforged(_SEQ, _RECEIPT_BYTES)],
     ),
     "meta": (_meta, [_SOUND[META_FILE]]),
     "forged-meta": (partial(_forged, META_FILE, _forge_meta), [_sound_events()]),
     "topics": (
         _topic_properties,
         [_sound_topics(), _joined(_sound_topics()[FILE_HEADER_BYTES : -_HASH.size], b"")],
+    ),
+    "removals": (_removals, [_REMOVED]),
+    "forged-removals": (
+        partial(_forged, REMOVED_FILE, _forge_removals),
+        [_joined(_REMOVED[FILE_HEADER_BYTES : -_HASH.size], b"")],
     ),
     "slab": (_slab, [_sound_slab()]),
     "forged-slab": (_forged_slab, [b"\x05first\x06second"]),

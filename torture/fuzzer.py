@@ -11,11 +11,15 @@ import sys
 from pathlib import Path
 
 INSTRUMENTED = (
+    "poe.broker.coordinator",
+    "poe.cluster",
+    "poe.mapping",
     "poe.protocol.envelope",
     "poe.client.spool",
     "poe.config",
     "poe.gateway.http.body",
     "poe.protocol",
+    "poe.security.scram",
     "poe.storage",
 )
 """Where the readers are."""
@@ -30,9 +34,9 @@ def main() -> None:
     logging.getLogger("poe").setLevel(logging.CRITICAL + 1)
     name, corpus = sys.argv.pop(1), sys.argv[1]
     with atheris.instrument_imports(include=list(INSTRUMENTED)):
-        from torture import fuzz_files, fuzz_wire
+        from torture import fuzz_cluster, fuzz_files, fuzz_wire
 
-        target, seeds = (fuzz_wire.TARGETS | fuzz_files.TARGETS)[name]
+        target, seeds = (fuzz_wire.TARGETS | fuzz_files.TARGETS | fuzz_cluster.TARGETS)[name]
         for seed in seeds:
             target(seed)
     from torture import mutants

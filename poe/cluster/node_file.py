@@ -42,7 +42,10 @@ def read_node_file(files: Files, path: str, magic: bytes) -> object | None:
         raise CorruptIdentity(where, "it is another file")
     if xxh3_64_digest(content[:-_HASH_BYTES]) != content[-_HASH_BYTES:]:
         raise CorruptIdentity(where, "its hash is not that of its content")
-    value: object = msgpack.unpackb(content[_MAGIC_BYTES:-_HASH_BYTES])
+    try:
+        value: object = msgpack.unpackb(content[_MAGIC_BYTES:-_HASH_BYTES])
+    except (ValueError, msgpack.UnpackException) as error:
+        raise CorruptIdentity(where, "what it holds cannot be read") from error
     return value
 
 

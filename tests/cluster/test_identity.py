@@ -3,6 +3,7 @@
 import errno
 
 import pytest
+from xxhash import xxh3_64_digest
 
 from poe.cluster.identity import IDENTITY_FILE, NodeRef, take_identity
 from poe.cluster.node_file import write_node_file
@@ -81,3 +82,10 @@ def test_each_flipped_bit_is_seen(tmp_path):
         (tmp_path / IDENTITY_FILE).write_bytes(bad)
         with pytest.raises(CorruptIdentity):
             take_identity(files, 1 << 51, draw)
+
+
+def test_what_a_file_of_a_right_hash_holds_is_told_where_it_cannot_be_read(files):
+    content = b"poe-node" + b"\xc1"
+    files.open(IDENTITY_FILE, "w+").write_at(content + xxh3_64_digest(content), 0)
+    with pytest.raises(CorruptIdentity, match="what it holds cannot be read"):
+        take_identity(files, 1000, draw)

@@ -1,6 +1,7 @@
 """No bit of what is hashed changes unnoticed, and nothing of another place passes for one's own."""
 
 import struct
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from xxhash import xxh3_64_digest
 
 from poe.errors import FormatNotSupported
+from poe.record import POINTER_MAX
 from poe.storage.formats.hashed import (
     FILE_HEADER_BYTES,
     HASH_BYTES,
@@ -132,3 +134,10 @@ def test_a_newer_version_a_required_feature_and_another_hash_are_refused(offset,
 
 def test_a_feature_that_may_be_ignored_is_ignored():
     assert FileHeader.decode(resigned(10, 2), "t/1_sum", SUM_MAGIC) == HEADER
+
+
+def test_a_base_that_no_topic_can_reach_is_told_by_nobody():
+    for base, told in ((POINTER_MAX, POINTER_MAX), (POINTER_MAX + 1, None)):
+        header = replace(HEADER, base=base)
+        found = FileHeader.decode(header.encode(SUM_MAGIC), "sum", SUM_MAGIC)
+        assert found == replace(header, base=told)

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from poe.errors import FormatNotSupported, StorageError, StorageFull
+from poe.record import POINTER_MAX
 from poe.storage import RealFiles, Removals, SharedFolder, Store
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
 from poe.storage.formats.store_meta import (
@@ -22,6 +23,8 @@ from poe.storage.store.removals import (
     GONE_TOPICS_MAX,
     REMOVED_FILE,
     REMOVED_MAGIC,
+    Bases,
+    RemovalNotes,
     RemovedExtent,
     read_removals,
 )
@@ -452,3 +455,11 @@ def test_the_folder_tells_it_too(tmp_path):
 def files_of_older(tmp_path):
     (tmp_path / "older/topics").mkdir(parents=True)
     return RealFiles.at(tmp_path / "older")
+
+
+def test_a_base_that_no_topic_can_reach_is_left_out():
+    notes = RemovalNotes()
+    notes.note_base(b"t", 0, 7)
+    notes.note_base(b"t", 0, POINTER_MAX + 1)
+    notes.note_base(b"t", 5, (1 << 64) - 1)
+    assert notes.bases_of(b"t") == Bases(7, 0, 0)

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from torture import fuzz_files, fuzz_wire
+from torture import fuzz_cluster, fuzz_files, fuzz_wire
 from torture.scenario import Run, Trial
 
 _ROOT = Path(__file__).parent.parent.parent
@@ -14,7 +14,7 @@ _IS_BLIND = "Is the code instrumented for coverage?"
 
 def play(run: Run) -> None:
     """Fuzz each target for `run.count` seconds; what was found stays in `build/corpus`."""
-    for number, target in enumerate(fuzz_wire.TARGETS | fuzz_files.TARGETS):
+    for number, target in enumerate(fuzz_wire.TARGETS | fuzz_files.TARGETS | fuzz_cluster.TARGETS):
         run.one(number, lambda trial, target=target: _fuzz(run, trial, target))  # type: ignore[misc]  # bound now
 
 

@@ -20,7 +20,7 @@ import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 
 from poe.broker.coordinator.waiting import Batch, Entry, Number, Waiting, entry, pointer_of
 from poe.protocol import IndexedRecords
-from poe.record import RECORD_HEADER_BYTES
+from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
 
 DELAYED_TOPIC: Final = b"poe.delayed"
 
@@ -56,8 +56,8 @@ def encode_later(later: Later) -> tuple[list[bytes], list[int]]:
 
 def decode_later(record: bytes | memoryview) -> Later | None:
     """Return the messages that a record holds; None where it is none of messages."""
-    kind, *values = _decode(record)
-    return Later(*values) if kind == _Kind.LATER else None
+    values = _decode(record)
+    return Later(*values[1:]) if values and values[0] == _Kind.LATER else None
 
 
 def encode_intent(batch: Batch, number: Number) -> bytes:
@@ -115,18 +115,18 @@ class DelayedHistory:
 
     def add(self, pointer: int, record: memoryview) -> None:
         """Take the next record; one that means nothing is left out."""
-        kind, *values = _decode(record)
+        values = _decode(record)
         if not values:
             return
-        history = self._topics.setdefault(values[0], _TopicHistory())
-        match kind, values:
-            case _Kind.LATER, [_, due_us, messages]:
+        history = self._topics.setdefault(values[1], _TopicHistory())
+        match values:
+            case [_Kind.LATER, _, due_us, messages]:
                 history.entries.append(entry(due_us, pointer, len(messages), len(record)))
-            case _Kind.INTENT, [_, epoch, sequence, pointers]:
+            case [_Kind.INTENT, _, epoch, sequence, pointers]:
                 history.intents[Number(epoch, sequence)] = pointers
-            case _Kind.VOID, [_, epoch, sequence]:
+            case [_Kind.VOID, _, epoch, sequence]:
                 history.intents.pop(Number(epoch, sequence), None)
-            case _Kind.DONE, [_, epoch, sequence]:
+            case [_Kind.DONE, _, epoch, sequence]:
                 newest = Number(epoch, sequence)
                 for number in [each for each in history.intents if each <= newest]:
                     history.done.update(history.intents.pop(number))
@@ -151,11 +151,21 @@ def records_of(records: IndexedRecords) -> Iterator[tuple[int, memoryview]]:
 
 
 def _decode(record: bytes | memoryview) -> list[Any]:
+    """Return the fields of a record, checked; none where it means nothing."""
     try:
         values = msgpack.unpackb(record)
     except (ValueError, msgpack.UnpackException):
-        return [None]
-    return values if isinstance(values, list) and values else [None]
+        return []
+    match values:
+        case [_Kind.LATER, bytes(), int(due_us), list(messages)]:
+            is_sound = 0 <= due_us <= POINTER_MAX and set(map(type, messages)) <= {bytes}
+        case [_Kind.INTENT, bytes(), int(), int(), list(pointers)]:
+            is_sound = set(map(type, pointers)) <= {int}
+        case [_Kind.DONE | _Kind.VOID, bytes(), int(), int()]:
+            is_sound = True
+        case _:
+            is_sound = False
+    return values if is_sound else []  # type: ignore[no-any-return]  # as it says
 
 
 def _parts(messages: list[bytes]) -> Iterator[list[bytes]]:

@@ -29,6 +29,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar
 from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
 from poe.errors import FormatNotSupported
+from poe.record import POINTER_MAX
 
 HASH_BYTES = 8
 FILE_HEADER_BYTES = 64
@@ -75,7 +76,9 @@ class FileHeader:
         if version != _VERSION or hash_id != _HASH_ID or features & _REQUIRED_FEATURES:
             raise FormatNotSupported(path, f"version {version}, features {features:#06x}")
         after_pointer, store_id, timestamp, base = fields
-        return cls(store_id, timestamp, after_pointer, base if features & _HAS_BASE else None)
+        # No topic has more messages than there are pointers.
+        is_told = features & _HAS_BASE and base <= POINTER_MAX
+        return cls(store_id, timestamp, after_pointer, base if is_told else None)
 
     @classmethod
     def of_segment(cls, path: str, store_id: bytes, base: int | None = None) -> Self:

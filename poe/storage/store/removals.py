@@ -29,6 +29,7 @@ from collections.abc import Container, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from poe.errors import StorageError
+from poe.record import POINTER_MAX
 from poe.storage.failure import writing
 from poe.storage.files import Files
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, HASH_BYTES, FileHeader, seal, unseal
@@ -145,7 +146,12 @@ class RemovalNotes:
         return b"".join(_packed(each) for each in told if not each.is_base)
 
     def note_base(self, topic: bytes, timestamp: int, ordinal: int) -> None:
-        """Add a base; of those of no segment, the greatest ordinal counts."""
+        """Add a base; of those of no segment, the greatest ordinal counts.
+
+        One that no topic can reach, having more messages than there are pointers, is left out.
+        """
+        if ordinal > POINTER_MAX:
+            return
         known = self.bases_of(topic)
         if timestamp:
             known = known._replace(timestamp=timestamp, ordinal=ordinal)
