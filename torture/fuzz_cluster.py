@@ -92,7 +92,8 @@ def _log_entries(data: bytes) -> None:
     with contextlib.suppress(RemoteProtocolError):
         found = log_entry.decode_entry(data)
         if isinstance(found, log_entry.PutEntry):
-            sent = log_entry.encode_put(*found)
+            batch = log_entry.encode_batch(found.messages)
+            sent = log_entry.encode_put(found.origin, found.number, batch, found.put_id)
             again = log_entry.decode_entry(sent)
             assert isinstance(again, log_entry.PutEntry)
             assert list(map(bytes, again.messages)) == list(map(bytes, found.messages))
@@ -263,12 +264,12 @@ _LOG_QUESTIONS = [
     peer_frames.encode_answer(_DESCRIPTION),
     peer_frames.encode_answer(peer_frames.CopyRecords(b"entries", b"data")),
     peer_frames.encode_answer(peer_frames.CopyHash(b"digest")),
-    peer_frames.encode_answer(peer_frames.Known(is_done=True)),
+    peer_frames.encode_answer(peer_frames.Whether(is_so=True)),
     b"g" + msgpack.packb([1, "lease", "g", "shared", [b"t"], {}, False, True, [b"t"], {}, b""]),
 ]
 _LOG_ENTRIES = [
-    log_entry.encode_put(bytes(8), 1, [b"one", b"two"]),
-    log_entry.encode_put(bytes(8), 2, [b"one"], (b"p" * 16, 0, 1)),
+    log_entry.encode_put(bytes(8), 1, log_entry.encode_batch([b"one", b"two"])),
+    log_entry.encode_put(bytes(8), 2, log_entry.encode_batch([b"one"]), (b"p" * 16, 0, 1)),
     log_entry.encode_trim(bytes(8), 3, 9),
 ]
 _PLAN = Plan(
