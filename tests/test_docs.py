@@ -53,7 +53,7 @@ def test_every_make_target_that_is_named_exists(document):
 
 def test_the_table_of_frames_is_the_codec_s():
     row = re.compile(r"^\| (\d{1,2}) \| (\w+(?:Request|Reply)) \|", flags=re.MULTILINE)
-    classes = {
+    classes = {(str(number), each.__name__) for number, each in messages.REQUESTS.items()} | {
         (str(each.MESSAGE_TYPE), each.__name__)
         for each in vars(messages).values()
         if isinstance(each, type) and hasattr(each, "MESSAGE_TYPE")

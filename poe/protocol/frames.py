@@ -23,6 +23,10 @@ LENGTH_SIZE = 4
 TYPE_SIZE = 2
 HEADER_SIZE = LENGTH_SIZE + TYPE_SIZE
 
+POINTER_REQUEST, PUT_REQUEST, SEQUENCED_PUT_REQUEST = 0, 2, 4
+RANGE_REQUEST, LEASE_REQUEST, QUEUE_PUT_REQUEST = 5, 7, 9
+"""Types of the requests that are tuples: a tuple with names takes no class variables."""
+
 _SHOWN_BYTES = 40
 
 _HEADER = Struct(">IH")

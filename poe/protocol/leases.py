@@ -15,7 +15,7 @@ import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 
 from poe.errors import LocalProtocolError, RemoteProtocolError
 from poe.protocol.arguments import LIMIT_MAX
-from poe.protocol.frames import frame_header
+from poe.protocol.frames import LEASE_REQUEST, frame_header
 from poe.protocol.ranges import IndexedRecords, IndexedReply
 from poe.record import ENTRY_BYTES, POINTER_MAX
 
@@ -57,8 +57,13 @@ class Failed(NamedTuple):
     reason: str = ""
 
 
-class _LeaseFields(NamedTuple):
-    # A base of its own, since a named tuple takes no class variables.
+class LeaseRequest(NamedTuple):
+    """Tell what became of earlier leases, and ask for another one.
+
+    Wire:
+        msgpack array of these fields; `done` and `failed` are arrays of arrays
+    """
+
     group: str
     member: bytes
     limit: int
@@ -69,18 +74,6 @@ class _LeaseFields(NamedTuple):
     """How long to wait for messages where there are none."""
     done: Sequence[Done] = ()
     failed: Sequence[Failed] = ()
-
-
-class LeaseRequest(_LeaseFields):
-    """Tell what became of earlier leases, and ask for another one.
-
-    Wire:
-        msgpack array of these fields; `done` and `failed` are arrays of arrays
-    """
-
-    __slots__ = ()
-
-    MESSAGE_TYPE: ClassVar[int] = 7
 
     def encode(self) -> bytes:
         """Return the frame.
@@ -94,7 +87,7 @@ class LeaseRequest(_LeaseFields):
         except (TypeError, ValueError, OverflowError) as error:
             msg = f"lease request cannot be sent: {error}"
             raise LocalProtocolError(msg) from error
-        return frame_header(self.MESSAGE_TYPE, len(body)) + body
+        return frame_header(LEASE_REQUEST, len(body)) + body
 
     @classmethod
     def decode(cls, body: memoryview) -> Self:

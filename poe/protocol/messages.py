@@ -17,7 +17,16 @@ from typing import ClassVar, NamedTuple, Self, TypeVar
 from poe.errors import CorruptRecord, PoeError, RemoteProtocolError
 from poe.protocol.arguments import LIMIT_MAX, check_limit, check_pointer, topic_bytes
 from poe.protocol.control import ControlReply, ControlRequest, ErrorReply
-from poe.protocol.frames import TYPE_SIZE, frame_header
+from poe.protocol.frames import (
+    LEASE_REQUEST,
+    POINTER_REQUEST,
+    PUT_REQUEST,
+    QUEUE_PUT_REQUEST,
+    RANGE_REQUEST,
+    SEQUENCED_PUT_REQUEST,
+    TYPE_SIZE,
+    frame_header,
+)
 from poe.protocol.leases import LeaseReply, LeaseRequest
 from poe.protocol.put import PutReply, PutRequest, QueuePutRequest, SequencedPutRequest
 from poe.protocol.ranges import IndexedReply, RangeRequest
@@ -29,14 +38,7 @@ _TOPIC_START = POINTER_BYTES + _LIMIT_SIZE
 _pack_header = Struct(">IH").pack
 
 
-class _PointerFields(NamedTuple):
-    # A base of its own, since a named tuple takes no class variables.
-    topic: bytes
-    pointer: int
-    limit: int
-
-
-class PointerRequest(_PointerFields):
+class PointerRequest(NamedTuple):
     """Ask for up to `limit` records that follow `pointer`.
 
     A tuple: reads are the hottest path, and a frozen dataclass takes twice as long to make.
@@ -49,9 +51,9 @@ class PointerRequest(_PointerFields):
     Source: poe_protocol.erl, encode_pointer_request/3.
     """
 
-    __slots__ = ()
-
-    MESSAGE_TYPE: ClassVar[int] = 0
+    topic: bytes
+    pointer: int
+    limit: int
 
     def encode(self) -> bytes:
         """Return the frame.
@@ -67,7 +69,7 @@ class PointerRequest(_PointerFields):
             + self.limit.to_bytes(_LIMIT_SIZE, "big")
             + topic_bytes(self.topic)
         )
-        return frame_header(self.MESSAGE_TYPE, len(body)) + body
+        return frame_header(POINTER_REQUEST, len(body)) + body
 
     @classmethod
     def decode(cls, body: memoryview) -> Self:
@@ -132,12 +134,12 @@ class _Requests(dict[int, type[Request]]):
 
 REQUESTS = _Requests(
     {
-        PointerRequest.MESSAGE_TYPE: PointerRequest,
-        PutRequest.MESSAGE_TYPE: PutRequest,
-        SequencedPutRequest.MESSAGE_TYPE: SequencedPutRequest,
-        RangeRequest.MESSAGE_TYPE: RangeRequest,
-        LeaseRequest.MESSAGE_TYPE: LeaseRequest,
-        QueuePutRequest.MESSAGE_TYPE: QueuePutRequest,
+        POINTER_REQUEST: PointerRequest,
+        PUT_REQUEST: PutRequest,
+        SEQUENCED_PUT_REQUEST: SequencedPutRequest,
+        RANGE_REQUEST: RangeRequest,
+        LEASE_REQUEST: LeaseRequest,
+        QUEUE_PUT_REQUEST: QueuePutRequest,
         ControlRequest.MESSAGE_TYPE: ControlRequest,
     }
 )

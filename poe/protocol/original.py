@@ -13,9 +13,8 @@ from struct import Struct
 from typing import Final
 
 from poe.errors import RemoteProtocolError
-from poe.protocol.frames import HEADER_SIZE, FrameReader
+from poe.protocol.frames import HEADER_SIZE, POINTER_REQUEST, PUT_REQUEST, FrameReader
 from poe.protocol.messages import REQUESTS, DataReply, PointerRequest
-from poe.protocol.put import PutRequest
 from poe.record import POINTER_BYTES
 
 HEAD_SIZE: Final = HEADER_SIZE + POINTER_BYTES + 4
@@ -56,9 +55,9 @@ def lacking(head: bytes) -> str:
     if len(head) < HEADER_SIZE:
         return ""
     (message_type,) = _TYPE.unpack_from(head)
-    if message_type == PutRequest.MESSAGE_TYPE:
+    if message_type == PUT_REQUEST:
         return ""
-    if message_type == PointerRequest.MESSAGE_TYPE:
+    if message_type == POINTER_REQUEST:
         is_small = len(head) >= HEAD_SIZE and _LIMIT.unpack_from(head)[0] < _LIMIT_MIN
         return f"reads of fewer than {_LIMIT_MIN} messages" if is_small else ""
     return _LACKING.get(REQUESTS[message_type].__name__, "")

@@ -23,7 +23,14 @@ import numpy.typing as npt
 
 from poe.errors import LocalProtocolError, RemoteProtocolError
 from poe.protocol.arguments import LIMIT_MAX, topic_bytes
-from poe.protocol.frames import FRAME_MAX, TYPE_SIZE, frame_header
+from poe.protocol.frames import (
+    FRAME_MAX,
+    PUT_REQUEST,
+    QUEUE_PUT_REQUEST,
+    SEQUENCED_PUT_REQUEST,
+    TYPE_SIZE,
+    frame_header,
+)
 from poe.record import POINTER_BYTES
 
 BATCH_COUNT_MAX = 1 << 18
@@ -116,13 +123,7 @@ def check_producer(producer: object) -> bytes:
     return producer
 
 
-class _PutFields(NamedTuple):
-    topic: bytes
-    messages: Messages
-    put_id: PutId | None = None
-
-
-class PutRequest(_PutFields):
+class PutRequest(NamedTuple):
     """Append messages to a topic: all of them, in order, or none.
 
     A tuple, as `PointerRequest`. After `decode` the messages are views into the body: a row each of
@@ -136,9 +137,9 @@ class PutRequest(_PutFields):
     Source: poe_protocol.erl, encode_put_request/2.
     """
 
-    __slots__ = ()
-
-    MESSAGE_TYPE: ClassVar[int] = 2
+    topic: bytes
+    messages: Messages
+    put_id: PutId | None = None
 
     def encode(self, frame_max: int = FRAME_MAX) -> bytes:
         """Return the frame.
@@ -151,7 +152,7 @@ class PutRequest(_PutFields):
         head_size = TYPE_SIZE + _TOPIC_LENGTH_SIZE + len(topic)
         batch = join_batch(self.messages, frame_max - head_size)
         length = head_size + len(batch)
-        return _pack_put_header(length, self.MESSAGE_TYPE, len(topic)) + topic + batch
+        return _pack_put_header(length, PUT_REQUEST, len(topic)) + topic + batch
 
     @classmethod
     def decode(cls, body: memoryview) -> Self:
@@ -194,8 +195,6 @@ class SequencedPutRequest(PutRequest):
 
     __slots__ = ()
 
-    MESSAGE_TYPE: ClassVar[int] = 4
-
     def encode(self, frame_max: int = FRAME_MAX) -> bytes:
         """Return the frame.
 
@@ -208,7 +207,7 @@ class SequencedPutRequest(PutRequest):
             topic = topic_bytes(topic)
         head = self.put_id.encode() + _pack_length(len(topic)) + topic
         batch = join_batch(self.messages, frame_max - TYPE_SIZE - len(head))
-        return frame_header(self.MESSAGE_TYPE, len(head) + len(batch)) + head + batch
+        return frame_header(SEQUENCED_PUT_REQUEST, len(head) + len(batch)) + head + batch
 
     @classmethod
     def decode(cls, body: memoryview) -> Self:
@@ -224,16 +223,7 @@ class SequencedPutRequest(PutRequest):
         return cls(topic, messages, PutId.decode(body[:PUT_ID_SIZE]))
 
 
-class _QueuePutFields(NamedTuple):
-    topic: bytes
-    messages: Messages
-    copies: int = 0
-    """On how many nodes they are to be; 0: on as many as the queue has."""
-    deadline_s: float = 0.0
-    """How long to look for nodes that take them; 0: as the server does."""
-
-
-class QueuePutRequest(_QueuePutFields):
+class QueuePutRequest(NamedTuple):
     """Put messages onto a queue across nodes, which is made where there is none: all, or none.
 
     The reply is a `PutReply`, when they are on so many nodes, or an error.
@@ -244,9 +234,12 @@ class QueuePutRequest(_QueuePutFields):
         put       rest  the body of a `PutRequest`
     """
 
-    __slots__ = ()
-
-    MESSAGE_TYPE: ClassVar[int] = 9
+    topic: bytes
+    messages: Messages
+    copies: int = 0
+    """On how many nodes they are to be; 0: on as many as the queue has."""
+    deadline_s: float = 0.0
+    """How long to look for nodes that take them; 0: as the server does."""
 
     def encode(self, frame_max: int = FRAME_MAX) -> bytes:
         """Return the frame.
@@ -261,7 +254,7 @@ class QueuePutRequest(_QueuePutFields):
         topic = topic_bytes(self.topic)
         head = _QUEUE_PUT.pack(self.copies, deadline_ms) + _pack_length(len(topic)) + topic
         batch = join_batch(self.messages, frame_max - TYPE_SIZE - len(head))
-        return frame_header(self.MESSAGE_TYPE, len(head) + len(batch)) + head + batch
+        return frame_header(QUEUE_PUT_REQUEST, len(head) + len(batch)) + head + batch
 
     @classmethod
     def decode(cls, body: memoryview) -> Self:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from poe.errors import CorruptRecord, RemoteProtocolError
 from poe.protocol.arguments import range_arguments
 from poe.protocol.frame_memory import SCRATCH_BYTES
-from poe.protocol.frames import frame_header
+from poe.protocol.frames import RANGE_REQUEST, frame_header
 from poe.record import ENTRY_BYTES, POINTER_BYTES, RECORD_HEADER_BYTES, are_sound, decode_entries
 
 RANGE_COUNT_MAX = 1 << 18
@@ -27,15 +27,7 @@ _NUMBERS = Struct(">7s7sII")
 _PREFIX = Struct(">IQ")
 
 
-class _RangeFields(NamedTuple):
-    topic: bytes
-    pointer: int
-    last: int
-    limit: int
-    bytes_max: int
-
-
-class RangeRequest(_RangeFields):
+class RangeRequest(NamedTuple):
     """Ask for records with pointers greater than `pointer`, up to `last`, of one segment.
 
     The server sends at most `limit` of them and `bytes_max` bytes of records, though one record
@@ -49,9 +41,11 @@ class RangeRequest(_RangeFields):
         topic      rest  1 or more bytes
     """
 
-    __slots__ = ()
-
-    MESSAGE_TYPE: ClassVar[int] = 5
+    topic: bytes
+    pointer: int
+    last: int
+    limit: int
+    bytes_max: int
 
     def encode(self) -> bytes:
         """Return the frame.
@@ -63,7 +57,7 @@ class RangeRequest(_RangeFields):
         topic = range_arguments(*self)["topic"]
         pointers = (each.to_bytes(POINTER_BYTES, "big") for each in (self.pointer, self.last))
         body: bytes = _NUMBERS.pack(*pointers, self.limit, self.bytes_max) + topic
-        return frame_header(self.MESSAGE_TYPE, len(body)) + body
+        return frame_header(RANGE_REQUEST, len(body)) + body
 
     @classmethod
     def decode(cls, body: memoryview) -> Self:

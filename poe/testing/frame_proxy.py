@@ -12,10 +12,10 @@ from collections import deque
 from struct import pack, unpack
 
 from poe.errors import PoeError
-from poe.protocol import IN_FLIGHT_MAX, ErrorReply, PutRequest, SequencedPutRequest
-from poe.protocol.frames import HEADER_SIZE, TYPE_SIZE
+from poe.protocol import IN_FLIGHT_MAX, ErrorReply
+from poe.protocol.frames import HEADER_SIZE, PUT_REQUEST, SEQUENCED_PUT_REQUEST, TYPE_SIZE
 
-_PUTS = {PutRequest.MESSAGE_TYPE, SequencedPutRequest.MESSAGE_TYPE}
+_PUTS = {PUT_REQUEST, SEQUENCED_PUT_REQUEST}
 # What a client is to get for a request, where it is not the frame that stands in their place.
 _THE_SERVERS = "the server's answer"
 _NONE = "a lost connection"

@@ -13,6 +13,7 @@ import pytest
 from poe.broker.connection import connection as connection_module
 from poe.broker.connection.connection import Connection
 from poe.protocol import PointerRequest, PutRequest
+from poe.protocol.frames import PUT_REQUEST
 from poe.supervision.api import CountChildren, TerminateChild, WhichChildren
 from tests.broker.nodes import KILLING
 from tests.scenarios.clients import dial
@@ -41,7 +42,7 @@ def uncollected():
 
 def begin_put(peer, size):
     """Send so many bytes of a put that is announced as much larger."""
-    peer.sendall(struct.pack(">IHI", ANNOUNCED, PutRequest.MESSAGE_TYPE, len(TOPIC)) + TOPIC)
+    peer.sendall(struct.pack(">IHI", ANNOUNCED, PUT_REQUEST, len(TOPIC)) + TOPIC)
     peer.sendall(b"x" * size)
 
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from poe import protocol
 from poe.broker.requests.queue_messages import QUEUES
 from poe.errors import PoeError
-from poe.protocol.frames import frame_header
-from poe.protocol.leases import LeaseRequest
+from poe.protocol.frames import LEASE_REQUEST, frame_header
 from tests.cluster.linked_nodes import LinkedNode, Links
 from tests.waiting import wait_until
 
@@ -150,6 +149,6 @@ def test_whatever_is_asked_of_a_group_of_a_queue_is_answered_and_ends_no_actor(n
     node.control("group_join", **REQUESTS["group_join"] | {"group": "leased"})
     for body in asked:
         with create_connection(node.address, timeout=10) as socket:
-            socket.sendall(frame_header(LeaseRequest.MESSAGE_TYPE, len(body)) + body)
+            socket.sendall(frame_header(LEASE_REQUEST, len(body)) + body)
             assert socket.recv(1 << 16), "it is told what is wrong, or what was asked for"
     assert crashes(node) == before

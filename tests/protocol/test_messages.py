@@ -26,6 +26,7 @@ from poe.protocol import (
     topic_bytes,
 )
 from poe.protocol.arguments import LIMIT_MAX
+from poe.protocol.messages import REQUESTS
 from poe.record import POINTER_MAX
 from tests.protocol.streams import body_of, feed, whole_frame
 
@@ -79,7 +80,10 @@ def test_frame_is_byte_exact(message, data):
 
 @pytest.mark.parametrize(("message", "data"), FRAMES, ids=IDS)
 def test_frame_received_whole_is_the_message(message, data):
-    assert whole_frame(data)[0] == message.MESSAGE_TYPE
+    kinds = REQUESTS | {
+        each.MESSAGE_TYPE: each for each in (DataReply, PutReply, ControlReply, ErrorReply)
+    }
+    assert kinds[whole_frame(data)[0]] is type(message)
     assert type(message).decode(body_of(data)) == message
 
 

@@ -21,6 +21,7 @@ from poe.protocol import (
     decode_request,
 )
 from poe.protocol import put as module
+from poe.protocol.frames import QUEUE_PUT_REQUEST
 from poe.protocol.put import BATCH_COUNT_MAX, JoinedBatch, join_batch, split_batch
 from tests.protocol.scripted_server import ScriptedServer
 from tests.protocol.streams import body_of, feed, whole_frame
@@ -356,7 +357,7 @@ QUEUE_FRAME = (
 
 def test_a_put_onto_a_queue_says_how_many_copies_and_until_when():
     assert QUEUE_PUT.encode() == QUEUE_FRAME
-    request = decode_request(QueuePutRequest.MESSAGE_TYPE, memoryview(QUEUE_FRAME)[6:])
+    request = decode_request(QUEUE_PUT_REQUEST, memoryview(QUEUE_FRAME)[6:])
     assert isinstance(request, QueuePutRequest)
     assert (request.topic, request.copies, request.deadline_s) == (b"t", 3, 2.5)
     assert list(map(bytes, request.messages)) == [b"a", b"bc"]

@@ -15,9 +15,8 @@ from poe.protocol import (
     PointerRequest,
     PutReply,
     PutRequest,
-    RangeRequest,
-    SequencedPutRequest,
 )
+from poe.protocol.frames import POINTER_REQUEST, PUT_REQUEST, RANGE_REQUEST, SEQUENCED_PUT_REQUEST
 from tests.scenarios.clients import RawClient, frame, put_body
 from tests.scenarios.conftest import FRAME_MAX, TOPIC
 
@@ -73,14 +72,14 @@ LIES = {
 
 @pytest.mark.parametrize("body", LIES.values(), ids=LIES)
 def test_a_put_whose_lengths_lie_is_refused_and_nothing_of_it_is_stored(raw, body):
-    raw.send(frame(PutRequest.MESSAGE_TYPE, body))
+    raw.send(frame(PUT_REQUEST, body))
     assert isinstance(raw.error(), RemoteProtocolError)
     raw.assert_closed()
 
 
 @pytest.mark.parametrize("body", LIES.values(), ids=LIES)
 def test_so_is_one_with_a_number_and_its_number_is_not_used_up(raw, node, body):
-    raw.send(frame(SequencedPutRequest.MESSAGE_TYPE, bytes(24) + body))
+    raw.send(frame(SEQUENCED_PUT_REQUEST, bytes(24) + body))
     assert isinstance(raw.error(), RemoteProtocolError)
     raw.assert_closed()
     assert node.control("last_put", topic=TOPIC, producer=bytes(16)) is None
@@ -88,14 +87,14 @@ def test_so_is_one_with_a_number_and_its_number_is_not_used_up(raw, node, body):
 
 @pytest.mark.parametrize("size", [0, 23, 24, 27, 28])
 def test_a_put_too_short_for_its_number_or_a_topic_is_refused(raw, size):
-    raw.send(frame(SequencedPutRequest.MESSAGE_TYPE, bytes(size)))
+    raw.send(frame(SEQUENCED_PUT_REQUEST, bytes(size)))
     assert isinstance(raw.error(), RemoteProtocolError)
     raw.assert_closed()
 
 
 @pytest.mark.parametrize("size", range(12))
 def test_a_read_too_short_for_a_topic_is_refused(raw, size):
-    raw.send(frame(PointerRequest.MESSAGE_TYPE, b"\0" * size))
+    raw.send(frame(POINTER_REQUEST, b"\0" * size))
     error = raw.error() if size < 12 else None
     assert isinstance(error, RemoteProtocolError)
     raw.assert_closed()
@@ -103,7 +102,7 @@ def test_a_read_too_short_for_a_topic_is_refused(raw, size):
 
 @pytest.mark.parametrize("size", [0, 7, 14, 22])
 def test_a_read_by_range_too_short_for_a_topic_is_refused(raw, size):
-    raw.send(frame(RangeRequest.MESSAGE_TYPE, b"\0" * size))
+    raw.send(frame(RANGE_REQUEST, b"\0" * size))
     assert isinstance(raw.error(), RemoteProtocolError)
     raw.assert_closed()
 

@@ -6,6 +6,7 @@ import pytest
 
 from poe.errors import InvalidTopicName
 from poe.protocol import ControlRequest, PutRequest
+from poe.protocol.frames import PUT_REQUEST
 from tests.cli.processes import Server
 from tests.scenarios.clients import RawClient, frame, put_body
 
@@ -15,7 +16,7 @@ SECRET = b"TOP-SECRET"
 ATTACKS = [
     b"\xff\xff\xff\xff" + SECRET,
     frame(77, SECRET),
-    frame(PutRequest.MESSAGE_TYPE, put_body(b"t", [SECRET]) + b"x"),
+    frame(PUT_REQUEST, put_body(b"t", [SECRET]) + b"x"),
     frame(ControlRequest.MESSAGE_TYPE, b"\xc1" + SECRET),
     ControlRequest("\x1b[2J" + SECRET.decode(), 1, {}).encode(),
     PutRequest(b"\x1b[2J\r\nERROR forged line " + SECRET, [SECRET]).encode(),

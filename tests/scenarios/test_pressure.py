@@ -10,6 +10,7 @@ import pytest
 
 from poe.errors import Overloaded
 from poe.protocol import RANGE_COUNT_MAX, IndexedReply, PutReply, PutRequest, RangeRequest
+from poe.protocol.frames import PUT_REQUEST
 from tests.broker.nodes import read_by_frames, rss_bytes
 from tests.broker.server_process import ServerProcess
 from tests.protocol.streams import records_of
@@ -167,7 +168,7 @@ def test_memory_stays_within_the_budget(tmp_path, crowd):
     options = {"in_flight_max": 16 * MIB, "frame_timeout": 60}
     with ServerProcess(tmp_path / "data", **options) as server:
         before = rss_bytes(server.pid)
-        beginning = HEADER.pack(60 * MIB, PutRequest.MESSAGE_TYPE) + b"\0" * (2 * MIB)
+        beginning = HEADER.pack(60 * MIB, PUT_REQUEST) + b"\0" * (2 * MIB)
         clients = crowd(("127.0.0.1", server.port), 200)
         for client in clients:
             client.socket.setblocking(False)

@@ -12,6 +12,7 @@ import pytest
 
 from poe.errors import ConnectionClosed
 from poe.protocol import ControlRequest, PointerRequest, PutReply, PutRequest
+from poe.protocol.frames import PUT_REQUEST
 from poe.supervision.api import CountChildren
 from tests.broker.nodes import rss_bytes, seconds
 from tests.broker.server_process import ServerProcess
@@ -102,7 +103,7 @@ def test_announced_lengths_cost_nothing_before_their_bytes_come(server, crowd):
     before = rss_bytes(server.pid)
     clients = crowd(server.address, 300)
     for client in clients:
-        client.send(struct.pack(">IH", 60 * MIB, PutRequest.MESSAGE_TYPE) + b"\0" * 1000)
+        client.send(struct.pack(">IH", 60 * MIB, PUT_REQUEST) + b"\0" * 1000)
     with RawClient(server.address) as other:
         assert other.control("health")["status"] == "ok"
     assert rss_bytes(server.pid) - before < 10 * MIB

@@ -50,12 +50,12 @@ from poe.protocol import (
     DescribedTopic,
     ErrorReply,
     PutReply,
-    SequencedPutRequest,
     decode_reply,
     frame_header,
 )
 from poe.protocol.envelope import encode_all
 from poe.protocol.exchange import Exchange
+from poe.protocol.frames import SEQUENCED_PUT_REQUEST
 from poe.protocol.original import ReplyReader
 from poe.protocol.put import put_frame
 from poe.protocol.server import Server
@@ -67,7 +67,7 @@ _log = logging.getLogger(__name__)
 _CONNECT_TIMEOUT_S = 5.0
 _MUTE_COUNT_MIN = 3
 """A server that was killed is mute, too, but not so often."""
-_SEQUENCED_HEAD = frame_header(SequencedPutRequest.MESSAGE_TYPE, 0)
+_SEQUENCED_HEAD = frame_header(SEQUENCED_PUT_REQUEST, 0)
 _SPIN_S = 100e-6
 """How long a call that waits looks for its answer before it sleeps."""
 _LOOK_S = 0.1
