@@ -165,7 +165,7 @@ def _decode(record: bytes | memoryview) -> list[Any]:
             is_sound = True
         case _:
             is_sound = False
-    return values if is_sound else []  # type: ignore[no-any-return]  # as it says
+    return values if is_sound else []
 
 
 def _parts(messages: list[bytes]) -> Iterator[list[bytes]]:
