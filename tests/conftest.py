@@ -1,5 +1,6 @@
 """What tests of several packages need."""
 
+import gc
 import ssl
 from collections.abc import Callable, Iterator
 
@@ -98,3 +99,12 @@ def shared_node(tmp_path_factory) -> Iterator[Node]:
     """A node that listens, for all tests of a module; each has topics of its own."""
     with Node(dir=tmp_path_factory.mktemp("shared") / "data", port=0) as node:
         yield node
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """No garbage collector, which would do what is to be done without it."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()

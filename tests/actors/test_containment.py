@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from poe.actors import ActorDead, GenServer, LoopSystem, StartFailed
+from poe.actors import ActorDead, GenServer, StartFailed
 from poe.supervision import ChildSpec, Supervisor, SupervisorFlags
 from tests.actors.puppet import Puppet, log_of
 from tests.waiting import wait_until
@@ -47,13 +47,6 @@ def raise_after_await(error):
 
 
 ERRORS = [Stranger("x"), SystemExit(3), GeneratorExit(), ValueError("x")]
-
-
-@pytest.fixture
-def live():
-    base = LoopSystem()
-    yield base
-    base.shutdown()
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=repr)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from poe.actors import ActorDead, CallTimeout, Continue, GenServer, LoopSystem, Reply
+from poe.actors import ActorDead, CallTimeout, Continue, GenServer, Reply
 from poe.supervision import ChildSpec, Supervisor, SupervisorFlags
 from tests.actors.puppet import Puppet, log_of
 from tests.waiting import wait_until
@@ -33,13 +33,6 @@ class Goer(GenServer):
 
     def handle_cast(self, message):
         self.log.append(message)
-
-
-@pytest.fixture
-def live():
-    base = LoopSystem()
-    yield base
-    base.shutdown()
 
 
 def test_others_are_served_and_a_kill_ends_it(live):

@@ -208,15 +208,6 @@ ENDINGS = [
 ]
 
 
-@pytest.fixture
-def uncollected():
-    """No garbage collector, which would do what is to be done without it."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-
-
 @pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize("end", ENDINGS, ids=lambda end: end.__name__)
 def test_an_actor_that_has_ended_leaves_nothing_behind(end):

@@ -36,3 +36,10 @@ def quiet() -> Iterator[None]:
         # An actor that is killed cannot close its socket; the collector does, with a warning.
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
+
+
+@pytest.fixture
+def sim(simulate) -> SimulatedNode:
+    """One of them."""
+    node: SimulatedNode = simulate()
+    return node

@@ -14,9 +14,9 @@ from poe.broker.connection import connection as connection_module
 from poe.broker.connection.connection import Connection
 from poe.protocol import PointerRequest, PutRequest
 from poe.protocol.frames import PUT_REQUEST
-from poe.supervision.api import CountChildren, TerminateChild, WhichChildren
+from poe.supervision.api import TerminateChild, WhichChildren
 from tests.broker.nodes import KILLING
-from tests.scenarios.clients import dial
+from tests.scenarios.clients import connection_count, dial
 from tests.tls import BOTH
 from tests.waiting import wait_until
 
@@ -29,15 +29,7 @@ RECEIVED = 1_000_000
 BLOCK_MAX = 1_200_000
 """What is received into up to here may stay, for the next frame to lie in."""
 RESET = struct.pack("ii", 1, 0)
-
-
-@pytest.fixture(autouse=True)
-def uncollected():
-    """No garbage collector, which would do what is to be done without it."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
+pytestmark = pytest.mark.usefixtures("uncollected")
 
 
 def begin_put(peer, size):
@@ -118,10 +110,6 @@ def connection_ref(node):
     return node.system.call("connection_sup", WhichChildren())[0].ref
 
 
-def count(node):
-    return node.system.call("connection_sup", CountChildren()).active
-
-
 @KILLING
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize(
@@ -189,7 +177,7 @@ def test_a_reset_that_comes_with_bytes_before_it_is_noticed(serve, size):
         peer = dial(node.address)
         begin_put(peer, size)
         reset(node, peer)
-    wait_until(lambda: count(node) == 0)
+    wait_until(lambda: connection_count(node) == 0)
 
 
 def test_requests_that_are_served_leave_nothing(serve):

@@ -9,10 +9,9 @@ import time
 import pytest
 
 from poe.protocol import ControlRequest, PointerRequest, PutRequest
-from poe.supervision.api import CountChildren
 from tests.broker.nodes import rss_bytes
 from tests.forged_records import ALERT, ForgedRecords
-from tests.scenarios.clients import RawClient, SecureAddress
+from tests.scenarios.clients import RawClient, SecureAddress, connection_count, received_until_end
 from tests.tls import Tap
 from tests.waiting import wait_until
 
@@ -37,7 +36,7 @@ def unharmed(node, certificates):
         with RawClient(address) as new:
             assert TOPIC in new.control("topics")
         there.end()
-        wait_until(lambda: connections(node) == 0, timeout_s=10)
+        wait_until(lambda: connection_count(node) == 0, timeout_s=10)
 
 
 @pytest.fixture
@@ -54,18 +53,6 @@ def forged(node, certificates, tmp_path):
     context.keylog_filename = str(log)
     with Tap.to(node.tls_address, certificates, context) as tap:
         yield ForgedRecords(tap, log)
-
-
-def connections(node):
-    return node.system.call("connection_sup", CountChildren()).active
-
-
-def received_until_end(client):
-    received = b""
-    with contextlib.suppress(ConnectionResetError):
-        while part := client.recv(65536):
-            received += part
-    return received
 
 
 # ---- handshakes ---------------------------------------------------------------------------------
@@ -159,7 +146,7 @@ def test_a_thousand_half_hellos_take_little_and_a_good_client_connects_at_once(s
             client.connect(node.tls_address)
             with contextlib.suppress(ConnectionError):
                 client.sendall(half)
-        wait_until(lambda: connections(node) == 256)
+        wait_until(lambda: connection_count(node) == 256)
         assert rss_bytes() - before_bytes < 32 << 20
         wait_until(lambda: is_served(node, certificates), 1)
 

@@ -10,17 +10,14 @@ import pytest
 from poe import Node, protocol
 from poe.errors import Overloaded, PortInUse
 from poe.storage.formats.record import encode_record
-from poe.supervision.api import CountChildren, WhichChildren
+from poe.supervision.api import WhichChildren
 from tests.broker.nodes import KILLING, START_US, connect, is_served, kill
+from tests.scenarios.clients import connection_count
 from tests.waiting import wait_until
 
 TOPIC = b"t"
 KILLS_MAX = 8
 """As many in a second as supervisors take for accidents."""
-
-
-def connection_count(node):
-    return node.system.call("connection_sup", CountChildren()).active
 
 
 def test_any_free_port_is_taken_and_told(serve):

@@ -16,8 +16,7 @@ from poe.config import Config
 from poe.errors import OptionError, PortInUse, SecurityFileError
 from poe.protocol import ControlRequest, PointerRequest, PutRequest
 from poe.security.server_tls import ServerTls
-from poe.supervision.api import CountChildren
-from tests.scenarios.clients import RawClient, SecureAddress
+from tests.scenarios.clients import RawClient, SecureAddress, connection_count, received_until_end
 from tests.tls import Certificates, Tap, shake_hands
 from tests.waiting import wait_until
 
@@ -45,19 +44,6 @@ def open_client(certificates):
             return closing.enter_context(RawClient(SecureAddress(node.tls_address, context)))
 
         yield opened
-
-
-def connections(node):
-    return node.system.call("connection_sup", CountChildren()).active
-
-
-def everything_from(client):
-    """Tell all that a plain socket receives until its end."""
-    received = b""
-    with contextlib.suppress(ConnectionResetError):
-        while part := client.recv(65536):
-            received += part
-    return received
 
 
 # ---- options ------------------------------------------------------------------------------------
@@ -190,7 +176,7 @@ def test_a_long_poll_of_a_client_that_has_left_is_served_no_longer(start, open_c
     with pytest.raises(ssl.SSLWantReadError):
         client.socket.unwrap()
     client.close()
-    wait_until(lambda: connections(node) == 0, timeout_s=10)
+    wait_until(lambda: connection_count(node) == 0, timeout_s=10)
 
 
 @pytest.mark.slow
@@ -258,9 +244,9 @@ def test_plaintext_is_never_answered_by_plaintext(start):
         with socket.create_connection(node.tls_address, 10) as client:
             client.sendall(request)
             client.shutdown(socket.SHUT_WR)
-            received = everything_from(client)
+            received = received_until_end(client)
             assert received == b"" or (received[0] == ALERT and len(received) == 7), received
-    wait_until(lambda: connections(node) == 0)
+    wait_until(lambda: connection_count(node) == 0)
 
 
 def test_clients_beyond_connections_max_are_closed_without_a_word(start, open_client):
@@ -268,7 +254,7 @@ def test_clients_beyond_connections_max_are_closed_without_a_word(start, open_cl
     node = start(connections_max=1)
     open_client(node).control("health")
     with socket.create_connection(node.tls_address, 10) as client:
-        assert everything_from(client) == b""
+        assert received_until_end(client) == b""
 
 
 def test_tls_on_the_port_for_plaintext_is_told_by_an_error_frame(start, certificates):
@@ -295,7 +281,7 @@ def test_who_does_not_say_that_it_speaks_poe_is_not_served(start, certificates, 
             client.sendall(ControlRequest("health", 1, {}).encode())
         with contextlib.suppress(ConnectionResetError):
             assert client.recv(100) == b""
-    wait_until(lambda: connections(node) == 0)
+    wait_until(lambda: connection_count(node) == 0)
 
 
 @pytest.mark.slow
@@ -307,8 +293,8 @@ def test_a_client_that_does_not_finish_its_handshake_is_closed(start):
         socket.create_connection(node.tls_address, 10) as half,
     ):
         half.sendall(b"\x16\x03\x01\x02\x00\x01\x00")
-        assert everything_from(silent) == b""
-        assert everything_from(half) == b""
+        assert received_until_end(silent) == b""
+        assert received_until_end(half) == b""
     assert 0.2 < time.monotonic() - began_s < 5
 
 
@@ -345,12 +331,12 @@ def test_strangers_take_the_places_of_strangers_only(start, open_client, monkeyp
         waiting = [
             closing.enter_context(socket.create_connection(node.tls_address, 10)) for _ in range(3)
         ]
-        wait_until(lambda: connections(node) == 8)
+        wait_until(lambda: connection_count(node) == 8)
         assert open_client(node).control("health")["status"] == "ok"
-        assert everything_from(waiting[0]) == b""
+        assert received_until_end(waiting[0]) == b""
         for client in clients:
             client.control("health")
-        wait_until(lambda: connections(node) == 8)
+        wait_until(lambda: connection_count(node) == 8)
 
 
 def test_strangers_are_no_more_than_there_is_room_for(start, monkeypatch):
@@ -363,20 +349,20 @@ def test_strangers_are_no_more_than_there_is_room_for(start, monkeypatch):
             )
             for number in range(2)
         ]
-        wait_until(lambda: connections(node) == 2)
+        wait_until(lambda: connection_count(node) == 2)
         with socket.create_connection(node.tls_address, 10):
-            assert everything_from(waiting[0]) == b""
-            wait_until(lambda: connections(node) == 2)
+            assert received_until_end(waiting[0]) == b""
+            wait_until(lambda: connection_count(node) == 2)
 
 
 def test_a_node_that_stops_waits_for_nobodys_handshake(start):
     node = start()
     with socket.create_connection(node.tls_address, 10) as client:
-        wait_until(lambda: connections(node) == 1)
+        wait_until(lambda: connection_count(node) == 1)
         began_s = time.monotonic()
         node.stop()
         assert time.monotonic() - began_s < 2
-        assert everything_from(client) == b""
+        assert received_until_end(client) == b""
 
 
 # ---- certificates of clients ---------------------------------------------------------------------

@@ -20,11 +20,6 @@ from tests.broker.nodes import read_by_next
 LARGE = b"x" * 100
 
 
-@pytest.fixture
-def sim(simulate):
-    return simulate()
-
-
 def create(sim, topic, **properties):
     return sim.node.control("topic_create", topic=topic, properties=properties)
 

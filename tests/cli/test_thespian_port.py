@@ -15,6 +15,7 @@ from poe import protocol
 from tests.broker.users_file import UsersFile
 from tests.cli.processes import DEADLINE_S, Server, complaint, poe
 from tests.other_host import other_host
+from tests.ports import free_port
 from tests.process_tree import descendants, is_running, listeners
 from tests.python_process import ROOT, environment
 from tests.waiting import wait_until
@@ -62,11 +63,6 @@ def parent_of(pid):
 
 def none_runs(pids):
     return not any(map(is_running, pids))
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return listening.getsockname()[1]
 
 
 @pytest.fixture

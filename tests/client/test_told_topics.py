@@ -7,7 +7,7 @@ from poe.client.consumer import poe_source
 from poe.client.producer.payload import Message
 from poe.errors import InvalidPayload, PropertyMismatch
 from poe.testing import wait_until
-from tests.client.producer.test_producer import free_port
+from tests.ports import free_port
 
 WAIT_S = 10
 

@@ -26,13 +26,8 @@ from poe.errors import (
     TooFewNodes,
     UnknownQueue,
 )
-from tests.cluster.linked_nodes import LinkedNode, Links
+from tests.cluster.linked_nodes import LinkedNode
 from tests.waiting import wait_until
-
-
-@pytest.fixture
-def links():
-    return Links()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from poe import client, protocol
+from poe import Node, client, protocol
 from poe.protocol import (
     ControlReply,
     ControlRequest,
@@ -21,6 +21,7 @@ from poe.protocol import (
     PutRequest,
     decode_reply,
 )
+from poe.supervision.api import CountChildren
 
 HEADER = struct.Struct(">IH")
 TIMEOUT_S = 10.0
@@ -173,3 +174,18 @@ def put_body(topic, messages):
     """Make the body of a put request without any check."""
     batch = b"".join(struct.pack(">I", len(message)) + message for message in messages)
     return struct.pack(">I", len(topic)) + topic + batch
+
+
+def connection_count(node: Node) -> int:
+    """How many clients are connected to a node."""
+    count: int = node.system.call("connection_sup", CountChildren()).active
+    return count
+
+
+def received_until_end(client: socket.socket) -> bytes:
+    """All that a socket receives until its end."""
+    received = b""
+    with contextlib.suppress(ConnectionResetError):
+        while part := client.recv(65536):
+            received += part
+    return received

@@ -7,15 +7,11 @@ import pytest
 
 from poe.errors import FrameTooLarge
 from poe.protocol import DataReply, PointerRequest
-from poe.supervision.api import CountChildren
+from tests.scenarios.clients import connection_count
 from tests.scenarios.conftest import TOPIC
 from tests.waiting import wait_until
 
 BOMB = b"\xff" * 8
-
-
-def connection_count(node):
-    return node.system.call("connection_sup", CountChildren()).active
 
 
 def flood(raw):

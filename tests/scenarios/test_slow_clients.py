@@ -13,10 +13,9 @@ import pytest
 from poe.errors import ConnectionClosed
 from poe.protocol import ControlRequest, PointerRequest, PutReply, PutRequest
 from poe.protocol.frames import PUT_REQUEST
-from poe.supervision.api import CountChildren
 from tests.broker.nodes import rss_bytes, seconds
 from tests.broker.server_process import ServerProcess
-from tests.scenarios.clients import BlockingClient, RawClient, frame
+from tests.scenarios.clients import BlockingClient, RawClient, connection_count, frame
 from tests.scenarios.conftest import TOPIC
 from tests.waiting import wait_until
 
@@ -36,10 +35,6 @@ def busy(server):
     busy = BlockingClient(server.address)
     yield busy
     busy.close()
-
-
-def connection_count(node):
-    return node.system.call("connection_sup", CountChildren()).active
 
 
 @pytest.mark.slow

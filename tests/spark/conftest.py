@@ -11,6 +11,8 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.spark.sources import Topics
+
 # No JVM of a test lives long enough for more, and with it most need half of the processor's time.
 os.environ["SPARK_SUBMIT_OPTS"] = os.environ["SPARK_DAEMON_JAVA_OPTS"] = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -58,3 +60,13 @@ def archived(tmp_path, java):
     made = ArchivedNode(tmp_path)
     yield made
     made.sim.stop()
+
+
+@pytest.fixture
+def topics(tmp_path) -> Iterator["Topics"]:
+    """A node in simulated time, whose segments are short."""
+    from tests.spark.sources import Topics  # noqa: PLC0415 - only where it can be imported
+
+    topics = Topics(tmp_path / "poe", count_limit=3)
+    yield topics
+    topics.stop()

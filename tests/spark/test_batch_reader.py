@@ -15,7 +15,6 @@ from poe.spark.read_options import EPOCH
 from poe.storage.formats.record import encode_entries, encode_record
 from tests.broker.nodes import seconds
 from tests.spark.sources import (
-    Topics,
     batch_reader,
     batch_table,
     data_source,
@@ -24,13 +23,6 @@ from tests.spark.sources import (
 )
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def topics(tmp_path):
-    topics = Topics(tmp_path / "poe", count_limit=3)
-    yield topics
-    topics.stop()
 
 
 def fill(topics, topic="t", count=10):

@@ -15,16 +15,9 @@ from poe.spark.broker_segments import BrokerSegments
 from poe.spark.put_batches import put_batches
 from poe.spark.retrying_socket import RetryingSocket
 from poe.spark.targets import Targets
-from tests.spark.sources import Topics, batch_table, messages, stream_reader, table
+from tests.spark.sources import batch_table, messages, stream_reader, table
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def topics(tmp_path):
-    topics = Topics(tmp_path / "poe", count_limit=3)
-    yield topics
-    topics.stop()
 
 
 def test_a_folder_s_topic_is_read_with_all_of_its_partitions(topics):

@@ -14,11 +14,6 @@ from tests.storage.segments import NOW, create, files_at, path_of, read_all, reo
 SYNCED = [(NOW, b"one"), (NOW + 1, b"two")]
 
 
-@pytest.fixture
-def layer(tmp_path):
-    return FaultyFiles(files_at(tmp_path))
-
-
 def fail_a_sync(layer, segment):
     """Append to what is synced, before a sync that fails and during it."""
     segment.append([b"doubtful"] * 3, NOW)

@@ -7,14 +7,9 @@ import pytest
 from poe.storage.recovery import quarantine
 from poe.storage.recovery.quarantine import keep_bytes, keep_file
 from tests.storage.faulty_files import FaultyFiles
-from tests.storage.segments import files_at, names_in
+from tests.storage.segments import names_in
 
 PATH = "topics/t/5"
-
-
-@pytest.fixture
-def files(tmp_path):
-    return files_at(tmp_path)
 
 
 def data_of(files, content):

@@ -42,11 +42,6 @@ P, Q = b"p" * 16, b"q" * 16
 ENTRY = FILE_HEADER_BYTES  # where the first receipt lies
 
 
-@pytest.fixture
-def layer(tmp_path):
-    return FaultyFiles(files_at(tmp_path))
-
-
 def put(number, producer=P):
     return (producer, 0, number)
 

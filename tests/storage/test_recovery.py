@@ -34,11 +34,6 @@ STORED = [
 ENDS = [sum(11 + len(m) for _, m in STORED[:count]) for count in range(len(STORED) + 1)]
 
 
-@pytest.fixture
-def files(tmp_path):
-    return files_at(tmp_path)
-
-
 def filled(files, *, is_flushed_each_time=False, **options):
     segment = create(files, **options)
     for batch in BATCHES:

@@ -17,12 +17,7 @@ from poe.errors import (
     SegmentSealed,
 )
 from poe.storage import POINTER_MAX, SegmentOptions, decode_records
-from tests.storage.segments import NOW, create, files_at, names_in, path_of, read_all, reopen
-
-
-@pytest.fixture
-def files(tmp_path):
-    return files_at(tmp_path)
+from tests.storage.segments import NOW, create, names_in, path_of, read_all, reopen
 
 
 def open_files(folder: Path) -> list[str]:

@@ -15,11 +15,6 @@ from tests.storage.segments import NOW, create, files_at, names_in, path_of, rea
 NO_ROOM = [errno.ENOSPC, errno.EDQUOT, errno.EFBIG]
 
 
-@pytest.fixture
-def layer(tmp_path):
-    return FaultyFiles(files_at(tmp_path))
-
-
 @pytest.mark.parametrize("error_number", [*NO_ROOM, errno.EIO, errno.EINTR])
 @pytest.mark.parametrize("messages", [[b"x" * 50], [b"x" * 50] * 20, [b"x", b"yy"]])
 def test_a_failing_write_refuses_the_batch_and_the_next_one_works(

@@ -7,15 +7,10 @@ import pytest
 from poe.errors import CorruptRecord, ReadFailed
 from poe.record import decode_entries
 from poe.storage import POINTER_MAX, decode_records
-from tests.storage.segments import NOW, create, files_at, path_of, read_all, reopen
+from tests.storage.segments import NOW, create, path_of, read_all, reopen
 
 MESSAGES = [b"a", b"bb", b"ccc", b"dddd", b"eeeee"]
 STORED = [(NOW + 10 * n, message) for n, message in enumerate(MESSAGES)]
-
-
-@pytest.fixture
-def files(tmp_path):
-    return files_at(tmp_path)
 
 
 def filled(files, **options):

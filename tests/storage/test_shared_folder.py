@@ -9,15 +9,10 @@ import pytest
 from poe.errors import CorruptRecord, OptionError
 from poe.record import ENTRY_BYTES
 from poe.storage import POINTER_MAX, SharedFolder
-from tests.storage.segments import FOLDER, NOW, create, files_at, path_of
+from tests.storage.segments import FOLDER, NOW, create, path_of
 
 TOPIC = b"t"
 ALL = 2**32 - 1
-
-
-@pytest.fixture
-def files(tmp_path):
-    return files_at(tmp_path)
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ The sockets are real, and so is the other host: a network namespace with a cable
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 
 import pytest
 
 from tests.other_host import other_host
+from tests.ports import free_port
 from tests.process_tree import descendants, is_running, listeners
 from tests.python_process import ROOT, environment
 from tests.waiting import wait_until
@@ -26,11 +26,6 @@ system = ActorSystem("multiprocTCPBase", {"Admin Port": int(sys.argv[1])})
 actor = system.createActor("tests.thespian.tcp_program.Family", globalName="family")
 print(system.ask(actor, "pid", 10))
 """
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return listening.getsockname()[1]
 
 
 @pytest.fixture

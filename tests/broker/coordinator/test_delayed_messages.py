@@ -32,11 +32,6 @@ FLUSHED_S = 5.0
 pytestmark = pytest.mark.usefixtures("quiet")
 
 
-@pytest.fixture
-def sim(simulate):
-    return simulate()
-
-
 def put_later(sim, delay_s, *messages, topic=b"jobs"):
     due_us = sim.wall.now_us() + round(delay_s * 1e6)
     told = sim.node.control("queue_put", topic=topic, messages=list(messages), due_us=due_us)

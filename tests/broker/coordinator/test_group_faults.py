@@ -37,11 +37,6 @@ from tests.broker.nodes import connect, read_by_next
 ANN, BOB = (bytes([number]) * 16 for number in (1, 2))
 
 
-@pytest.fixture
-def sim(simulate):
-    return simulate()
-
-
 class Asker(GenServer):
     """Asks a group as a connection does, and keeps what it is answered."""
 

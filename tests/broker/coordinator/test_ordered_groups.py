@@ -23,11 +23,6 @@ ANN, BOB, CAT = (bytes([number]) * 16 for number in (1, 2, 3))
 UNITS = [b"orders", b"web"]
 
 
-@pytest.fixture
-def sim(simulate):
-    return simulate()
-
-
 class Member:
     """A member as a client of a group is: it keeps what it was told."""
 

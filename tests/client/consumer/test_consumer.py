@@ -24,6 +24,7 @@ from poe.errors import (
 )
 from poe.testing import wait_until
 from tests.client.consumers import VALUES, put_segments, url, values
+from tests.ports import free_port
 
 # ---- reading ------------------------------------------------------------------------------------
 
@@ -364,11 +365,6 @@ def test_who_waits_at_the_end_loses_nothing_when_that_is_deleted(shedding, consu
 
 
 # ---- servers that are away ----------------------------------------------------------------------
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def test_a_server_that_is_not_there_is_an_error_after_a_while_and_then_no_more(tmp_path, consumers):

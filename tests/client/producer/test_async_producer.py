@@ -7,7 +7,8 @@ import pytest
 import poe
 from poe.client import AsyncProducer, Buffered, Sent
 from poe.errors import BrokerDown, BufferFull, OptionError, ProducerClosed
-from tests.client.producer.test_producer import free_port, messages
+from tests.client.producer.test_producer import messages
+from tests.ports import free_port
 
 pytestmark = pytest.mark.slow
 

@@ -17,14 +17,6 @@ SIDES = pytest.mark.parametrize("side", ["oldest", "newest"])
 WHY = Dropped(b"t", "oldest")
 
 
-@pytest.fixture
-def away():
-    """The url of a broker that has just gone away."""
-    with broker() as stopped:
-        stopped.stop()
-        yield stopped
-
-
 def options(tmp_path, side, **more):
     return {"downtime_count": 10, "downtime_drop": side, "close_timeout_s": 0, **more}
 

@@ -12,13 +12,6 @@ from poe.client import AsyncProducer, Producer
 from poe.testing import broker, wait_until
 
 
-@pytest.fixture
-def away():
-    with broker() as stopped:
-        stopped.stop()
-        yield stopped
-
-
 def is_in(ident, name):
     """Tell whether a thread is in a function of this name."""
     frame = sys._current_frames().get(ident)  # noqa: SLF001 - there is no other way

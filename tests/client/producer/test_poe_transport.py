@@ -16,7 +16,7 @@ from poe.errors import ConnectFailed, ConnectionClosed, LocalProtocolError, NoQu
 from poe.protocol import PutId
 from poe.security import Tls, Token
 from poe.security.token import make_token
-from tests.client.producer.test_producer import free_port
+from tests.ports import free_port
 from tests.protocol.scripted_server import Peer, ScriptedServer, pointer_body
 
 ANY_BROKER = Broker(0, "", 0)

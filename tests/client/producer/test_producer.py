@@ -1,5 +1,4 @@
 import os
-import socket
 import threading
 import time
 import warnings
@@ -29,17 +28,12 @@ from poe.errors import (
 )
 from poe.protocol.envelope import decode
 from poe.testing.waiting import wait_until
+from tests.ports import free_port
 from tests.protocol.scripted_server import Peer, ScriptedServer, older, pointer_body
 
 pytestmark = pytest.mark.slow
 
 OVERLOADED = Overloaded("in_flight_max", 1)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def pointer_of(result):

@@ -9,16 +9,11 @@ import pytest
 from poe import client
 from poe.client import GroupWorker
 from poe.errors import NodeForgotten, QueueMismatch, TooFewNodes, UnderCopies
-from tests.cluster.linked_nodes import LinkedNode, Links
+from tests.cluster.linked_nodes import LinkedNode
 from tests.waiting import wait_until
 
 Queue: Any = client.Queue
 GROUP = {"session_s": 2, "lease_s": 3, "retry_s": 0}
-
-
-@pytest.fixture
-def links():
-    return Links()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from poe.gateway.http.cluster_metrics import ClusterMetrics
 from poe.gateway.http.node_families import OTHERS, SHOWN_MAX
-from tests.cluster.linked_nodes import LinkedNode, Links
+from tests.cluster.linked_nodes import LinkedNode
 from tests.gateway.http.front import Front
 from tests.waiting import wait_until
 
@@ -61,11 +61,6 @@ def test_ranges_that_came_twice_are_told_by_how_certain_that_is():
     found = samples(ClusterMetrics(TOLD, [row(b"jobs"), row(b"mails")]).collect())
     told = {key[1]: value for key, value in found.items() if key[0] == "poe_cluster_repeats"}
     assert told == {"certain": 6, "again": 0, "may": 2}
-
-
-@pytest.fixture
-def links():
-    return Links()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Nodes of a test that hear each other by zenoh on loopback, and wait for what they hear."""
 
 import os
-import socket
 import threading
 from collections.abc import Callable, Iterable
 from queue import SimpleQueue
@@ -10,14 +9,9 @@ from typing import Any, Self
 from poe.cluster.fabric.interface import Asked, FabricEvent, PeerDown, PeerUp
 from poe.cluster.identity import PROTOCOL, NodeRef, Peer
 from poe.cluster.options import ClusterOptions
+from tests.ports import free_port
 
 PATIENCE_S = 20.0
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 class Listener:

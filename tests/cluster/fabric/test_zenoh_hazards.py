@@ -20,7 +20,8 @@ from poe.cluster.fabric import zenoh_config
 from poe.cluster.fabric.interface import PAYLOAD_MAX_BYTES, PeerDown, PeerUp
 from poe.cluster.fabric.zenoh_config import settings_of
 from poe.cluster.options import ClusterOptions
-from tests.cluster.fabric.listener import Cluster, Listener, free_port
+from tests.cluster.fabric.listener import Cluster, Listener
+from tests.ports import free_port
 
 zenoh = pytest.importorskip("zenoh")
 

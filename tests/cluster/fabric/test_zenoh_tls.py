@@ -13,7 +13,7 @@ from poe.cluster.fabric.zenoh_config import key_of_token, key_to, key_to_all, se
 from poe.cluster.options import ClusterOptions
 from poe.errors import FabricFailed, OptionError
 from tests.cli.processes import poe_here
-from tests.cluster.fabric.listener import free_port
+from tests.ports import free_port
 from tests.tls import Certificates
 from tests.waiting import wait_until
 

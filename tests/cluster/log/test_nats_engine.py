@@ -35,8 +35,8 @@ from poe.errors import (
     UnknownNode,
     UnknownStream,
 )
-from tests.cluster.fabric.listener import free_port
 from tests.cluster.log.engines import PATIENCE_S, EngineNode, Engines, quiet_ports
+from tests.ports import free_port
 from tests.tls import Certificates
 from tests.waiting import wait_until
 
