@@ -215,7 +215,6 @@ class Wire:
         """Of the login; None where there is none, or it has no end."""
         self._is_answered = False
         self._timeout_s = timeout_s
-        self._frame_max = frame_max
         self._reader = ReplyReader(frame_max)
         self.in_flight_count = 0
         self._unusable_because = ""

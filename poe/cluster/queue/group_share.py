@@ -197,9 +197,8 @@ class GroupShare:
             self._effects.append(Answer(token, answer))
         self._go_on(now_us)
 
-    def cancel(self, token: object, now_us: int) -> None:
+    def cancel(self, token: object) -> None:
         """Forget who asked; it is gone."""
-        del now_us
         self._is_due_known = False
         self._polls.pop(token, None)
 

@@ -352,7 +352,7 @@ class BestEffortQueue:
     def cancel(self, token: object, now_us: int) -> None:
         """Answer somebody no more, who is gone."""
         for share in self._shares.values():
-            share.cancel(token, now_us)
+            share.cancel(token)
         self._settle(now_us)
 
     def release_waiting(self, now_us: int) -> None:

@@ -55,7 +55,7 @@ def test_who_waits_is_answered_when_something_comes_the_first_first():
 def test_who_is_gone_is_handed_nothing():
     node = Node()
     node.lease(X, wait_s=10.0, token="x")
-    node.share.cancel("x", node.now_us)
+    node.share.cancel("x")
     node.hold(MINE, 0, 2)
     assert node.answers == {}
     leased = node.lease(Y)
