@@ -25,6 +25,7 @@ from poe.client.group.group_source import GroupSource
 from poe.client.local_server import LocalServer
 from poe.client.url import servers_of
 from poe.errors import ConsumerClosed, KafkaMissing, OptionError
+from poe.option import load_options
 
 
 class Cursor:
@@ -36,7 +37,7 @@ class Cursor:
     def __init__(
         self, url: str | LocalServer, topics: Topics, arguments: Mapping[str, Any]
     ) -> None:
-        self._options = ConsumerOptions.load(arguments)
+        self._options = load_options(ConsumerOptions, arguments)
         names = topic_names(topics)
         self._hand = Hand(names[0])
         self._group: GroupSource | None = None

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from ssl import SSLContext
-from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 from poe.errors import OptionError
-from poe.option import Range, check_options, load_options
+from poe.option import Range, check_options
 from poe.security.credentials import Credentials
 from poe.security.entry import Entry
 from poe.security.tls import Tls
@@ -137,16 +137,6 @@ class ConsumerOptions:
 
     credentials: Credentials | None = None
     """On Poe: how to log in; None: not at all."""
-
-    @classmethod
-    def load(cls, arguments: Mapping[str, Any]) -> Self:
-        """Compose the options from the arguments of a consumer.
-
-        Raises:
-            UnknownOption: the name of one; it lists those there are.
-            OptionError: a value that is not allowed.
-        """
-        return load_options(cls, arguments)
 
     def __post_init__(self) -> None:
         """Reject what cannot be worked with."""

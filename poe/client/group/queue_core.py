@@ -40,6 +40,7 @@ from poe.errors import (
     QueueMismatch,
 )
 from poe.errors.timeout import check_delay
+from poe.option import load_options
 from poe.protocol import Done, Failed, LeaseReply, LeaseRequest, PutId
 from poe.protocol.envelope import decode, encode_all
 from poe.protocol.leases import Verdict
@@ -137,7 +138,7 @@ class QueueCore:
         group: str,
         arguments: Mapping[str, Any],
     ) -> None:
-        self._options = options = QueueOptions.load(arguments)
+        self._options = options = load_options(QueueOptions, arguments)
         scheme, servers = servers_of(url, options.entry)
         if scheme != "poe":
             raise OptionError("url", url, "poe://host:port; Kafka has no queues")

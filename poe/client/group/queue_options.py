@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ssl import SSLContext
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from poe.errors import OptionError
-from poe.option import Range, check_options, load_options
+from poe.option import Range, check_options
 from poe.security.credentials import Credentials
 from poe.security.entry import Entry
 from poe.security.tls import Tls
@@ -50,16 +50,6 @@ class QueueOptions:
 
     credentials: Credentials | None = None
     """How to log in; None: not at all."""
-
-    @classmethod
-    def load(cls, arguments: Mapping[str, Any]) -> Self:
-        """Compose the options from the arguments of a queue.
-
-        Raises:
-            UnknownOption: the name of one; it lists those there are.
-            OptionError: a value that is not allowed.
-        """
-        return load_options(cls, arguments)
 
     def __post_init__(self) -> None:
         """Reject what cannot be worked with."""
