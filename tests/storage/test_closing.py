@@ -8,10 +8,12 @@ import pytest
 
 from poe.storage import SegmentOptions, Store
 from poe.storage.formats.record import decode_records
+from poe.storage.store import store as store_module
 from tests.storage.faulty_files import FaultyFiles
 from torture.layers.crash_state import after_power_cut
 from torture.layers.memory import MemoryFiles
 from torture.layers.recorder import Recorder
+from torture.layers.watched import WatchedFiles
 
 NOW = 1_700_000_000_000_000
 TOPICS = [b"t%d" % number for number in range(20)]
@@ -186,6 +188,30 @@ def test_a_segment_asleep_is_sealed_without_being_opened():
     files.heal()
     store.close()
     assert content_of(Store.open(files)) == {TOPICS[0]: EXPECTED[TOPICS[0]][:2]}
+
+
+@pytest.mark.parametrize("segments", [1, 2])
+def test_a_kill_while_a_store_is_closed_leaves_nothing_to_look_into_at_a_start(
+    segments, monkeypatch
+):
+    monkeypatch.setattr(store_module, "FEW_TOPICS", 0)
+    memory = MemoryFiles()
+    left = []
+    watched = WatchedFiles(memory, lambda _: left.append(memory.copy(memory.boot_id)))
+    store = filled(watched, TOPICS[:5], segments)
+    left.clear()
+    store.close()
+    expected = {topic: EXPECTED[topic][: 2 * segments] for topic in TOPICS[:5]}
+    looked_into = []
+    for number, files in enumerate(left):
+        reopened = Store.open(files)
+        looked_into += [(number, topic) for topic in reopened.topics.loaded]
+        assert content_of(reopened) == expected
+        reopened.close()
+        again = Store.open(files)
+        assert not again.topics.loaded, "what was told to rest is noted as that"
+        assert content_of(again) == expected
+    assert looked_into == []
 
 
 class Unlinking(FaultyFiles):

@@ -160,8 +160,9 @@ class StoreMeta:
     `resting` has of each topic that rests when its folder was changed last.
 
     `was_closed` tells whether the last server closed the store in good order, if there was one, and
-    all its events are there. `is_after_power_cut`, of a server's, tells whether it was
-    not, and the machine has started anew since. `opened` is what the newest server found.
+    all its events are there; `is_damaged`, whether they are not, and no power cut explains it.
+    `is_after_power_cut`, of a server's, tells whether it was not, and the machine has started anew
+    since. `opened` is what the newest server found.
 
     A disk that takes no events is no reason to refuse anything: what is not noted is found out at
     the next start. Threads that sync segments may note events, too.
@@ -175,6 +176,7 @@ class StoreMeta:
         "_size_bytes",
         "_waiting",
         "is_after_power_cut",
+        "is_damaged",
         "live",
         "opened",
         "resting",
@@ -199,6 +201,7 @@ class StoreMeta:
         self.live: dict[tuple[bytes, int], Event] = {}
         self.resting: dict[bytes, int] = {}
         self.was_closed = True
+        self.is_damaged = False
         self.is_after_power_cut = False
         self.opened = OpenState()
         self._size_bytes = FILE_HEADER_BYTES
@@ -342,6 +345,7 @@ class StoreMeta:
             )
         elif torn_bytes:
             self.was_closed = False
+            self.is_damaged = True
             _log.error("%s is damaged from offset %d on", META_FILE, self._size_bytes)
 
     def _take(self, event: Event) -> None:

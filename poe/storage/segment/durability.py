@@ -250,7 +250,7 @@ class Durability:
     def end_behind_sync(self) -> SumState | None:
         """Write that it ends here: all that was written to the disk before is durable now.
 
-        Returns what its sums are once that is durable, too, for `unlock_behind_sync`.
+        Returns what its sums are once that is durable, too, for `note_behind_sync`.
 
         Raises:
             ReadFailed: the sums cannot be opened.
@@ -261,11 +261,25 @@ class Durability:
         with self.ending:
             return self._write_end(sum_file)
 
-    def unlock_behind_sync(self, ended: SumState | None) -> None:
-        """Be closed: what `end_behind_sync` wrote is durable, too."""
+    def note_behind_sync(self, ended: SumState | None) -> bool:
+        """Note that it has ended: what `end_behind_sync` wrote is durable, too.
+
+        Returns whether it has; `unlock` is to follow then.
+        """
         with self.ending:
-            if self._is_next_to_end():
-                self._unlock(ended)
+            if not self._is_next_to_end():
+                return False
+            self._note(ended)
+            self.stage = Stage.ENDED
+            return True
+
+    def unlock(self) -> None:
+        """Have the lock go of a segment that is noted as ended; else its own close tries again."""
+        with self.ending:
+            try:
+                self._files.unlock()
+            except StorageError:
+                self.stage = Stage.SYNCED
 
     def _end(self, sum_file: OpenFile | None) -> None:
         """Say of a sealed segment, all of which is durable, that it ends here, and unlock it.
@@ -281,7 +295,11 @@ class Durability:
             ended = self._write_end(sum_file)
             if ended is not self.extent.sums and sum_file is not None:
                 self._files.sync_end(sum_file)
-            self._unlock(ended)
+            self._note(ended)
+            # A lock that stays is the next start's.
+            with contextlib.suppress(StorageError):
+                self._files.unlock()
+                self.stage = Stage.ENDED
 
     def _is_next_to_end(self) -> bool:
         """Note that all of it is durable; tell whether that goes for what is before it, too."""
@@ -300,13 +318,10 @@ class Durability:
             return sums
         return self._files.write_end(sum_file, sums, extent.size_bytes, extent.pointer_high)
 
-    def _unlock(self, ended: SumState | None) -> None:
-        """Note that it has ended, and have the lock go; one that stays is the next start's."""
+    def _note(self, ended: SumState | None) -> None:
+        """Note that it has ended."""
         self.extent = replace(self.extent, sums=ended)
         self._files.note_sealed(self.extent)
-        with contextlib.suppress(StorageError):
-            self._files.unlock()
-            self.stage = Stage.ENDED
 
     def _pending_before(self) -> "Durability | None":
         """Return what is in front of the segment, while a power cut may take of that."""

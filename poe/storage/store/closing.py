@@ -1,11 +1,16 @@
-"""Closes many segments at once: two syncs of the whole disk do for all what several do for each."""
+"""Closes many segments at once: two syncs of the whole disk do for all what several do for each.
+
+That segments have ended is noted before the first lock goes: a start after a kill in between finds
+each topic closed or left open, and looks into none.
+"""
 
 import logging
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import groupby
+from itertools import chain, groupby
 
 from poe.errors import StorageError
+from poe.storage.formats.store_meta import StoreMeta
 from poe.storage.formats.sum_file import SumState
 from poe.storage.segment.segment import Segment
 from poe.storage.shared_sync import SharedSync
@@ -13,7 +18,9 @@ from poe.storage.shared_sync import SharedSync
 _log = logging.getLogger(__name__)
 
 
-def close_together(shared: SharedSync, segments: Iterable[Segment], threads: int) -> None:
+def close_together(
+    shared: SharedSync, segments: Iterable[Segment], meta: StoreMeta, threads: int
+) -> None:
     """Seal segments, make them durable and unlock them, those of a topic oldest first.
 
     The locks are removed in so many threads: each waits for the journal of the file system.
@@ -29,7 +36,9 @@ def close_together(shared: SharedSync, segments: Iterable[Segment], threads: int
     ended = _end(sealed)
     if not shared.sync_all():
         return
-    topics = [list(each) for _, each in groupby(ended, lambda each: _folder(each[0]))]
+    with meta.together():
+        noted = [each for each, sums in ended if each.durability.note_behind_sync(sums)]
+    topics = [list(each) for _, each in groupby(noted, _folder)]
     with ThreadPoolExecutor(threads) as pool:
         for _ in pool.map(_unlock, [topics[first::threads] for first in range(threads)]):
             pass  # a failure is raised here
@@ -50,11 +59,10 @@ def _folder(segment: Segment) -> str:
     return segment.path.rpartition("/")[0]
 
 
-def _unlock(topics: list[list[tuple[Segment, SumState | None]]]) -> None:
+def _unlock(topics: list[list[Segment]]) -> None:
     """Unlock the segments of some topics, all of which is durable."""
-    for ended in topics:
-        for segment, sums in ended:
-            segment.durability.unlock_behind_sync(sums)
+    for segment in chain.from_iterable(topics):
+        segment.durability.unlock()
 
 
 def _seal(segment: Segment) -> bool:

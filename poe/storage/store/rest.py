@@ -2,8 +2,9 @@
 
 A stop notes so of those that it has closed. That is believed as long as nobody has changed a name
 in the folder: whoever opens a segment for writing makes a lock there. A topic that a killed server
-left open rests, too, since the kernel has all that was written: until it is recovered, nobody knows
-how much that is. After a power cut nobody knows which names are lost, and all is looked into.
+left rests, too, since the kernel has all that was written: of one that it left open nobody knows
+how much that is until it is recovered. After a power cut nobody knows which names are lost, and all
+is looked into.
 """
 
 import contextlib
@@ -36,37 +37,52 @@ def resting_events(
     return None
 
 
-def left_open_events(
+def left_behind_events(
     files: Files, meta: StoreMeta, path: str, events: Mapping[bytes, list[Event]]
 ) -> tuple[Event, ...] | None:
-    """Return the events of a topic that a server left open that was killed in this boot.
+    """Return the events of a topic as a server left it that was killed in this boot.
 
-    Of a segment with a lock of ours it is CREATE, which tells nothing of what it holds. None: there
-    is no such lock, or names in the folder, `path`, are not those that the events lead to expect.
+    Of a segment with a lock of ours it is CREATE, which tells nothing of what it holds. Where there
+    is none, the server was killed in its stop, and it is noted that the topic rests. None: names in
+    the folder, `path`, are not those that the events lead to expect, or were changed since it was
+    noted to rest.
     """
     if meta.was_closed or meta.is_after_power_cut:
         return None
     folder = folder_bytes(path.rpartition("/")[2])
-    known = {event.timestamp: event for event in events.get(folder, ())}
-    found: dict[int, set[str]] = {}
     with contextlib.suppress(OSError):
-        for name, is_folder in files.list_folder(path):
-            timestamp, kind = segment_file(name) or (0, "")
-            if is_folder or timestamp not in known:
+        # Before the names are read: who changes them meanwhile is noticed by the next start.
+        modified_us = files.modified_us(path)
+        told = _as_named(files, path, events.get(folder, ()))
+        if not told or is_left_open(told):
+            return told
+        if modified_us is not None and folder not in meta.resting and not meta.is_damaged:
+            meta.add(Event(Kind.REST, folder, modified_us))
+            return told
+    return None
+
+
+def _as_named(files: Files, path: str, events: Iterable[Event]) -> tuple[Event, ...] | None:
+    """Return events as the names in a folder have them; None: these are others than expected."""
+    known = {event.timestamp: event for event in events}
+    found: dict[int, set[str]] = {}
+    for name, is_folder in files.list_folder(path):
+        timestamp, kind = segment_file(name) or (0, "")
+        if is_folder or timestamp not in known:
+            return None
+        found.setdefault(timestamp, set()).add(kind)
+    for timestamp, kinds in found.items():
+        if not _FILES <= kinds <= _FILES | _FILES_MAYBE:
+            return None
+        if "lock" not in kinds:
+            if known[timestamp].kind is not Kind.SEAL:
                 return None
-            found.setdefault(timestamp, set()).add(kind)
-        for timestamp, kinds in found.items():
-            if not _FILES <= kinds <= _FILES | _FILES_MAYBE:
-                return None
-            if "lock" not in kinds:
-                if known[timestamp].kind is not Kind.SEAL:
-                    return None
-            elif files.size(f"{path}/{timestamp}_lock") == LOCK_BYTES:
-                known[timestamp] = Event(Kind.CREATE, folder, timestamp)
-            else:
-                return None
+        elif files.size(f"{path}/{timestamp}_lock") == LOCK_BYTES:
+            known[timestamp] = Event(Kind.CREATE, known[timestamp].topic, timestamp)
+        else:
+            return None
     told = tuple(known[timestamp] for timestamp in sorted(found))
-    return told if len(told) == len(known) and is_left_open(told) else None
+    return told if len(told) == len(known) else None
 
 
 def is_left_open(events: Iterable[Event]) -> bool:

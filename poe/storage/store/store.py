@@ -51,7 +51,7 @@ from poe.storage.store.free_space import FreeSpace
 from poe.storage.store.property_file import KnownTopics, PropertyFile
 from poe.storage.store.removals import REMOVED_FILE, Bases, Removals, RemovedExtent, base_of
 from poe.storage.store.reserve import Reserve
-from poe.storage.store.rest import is_left_open, left_open_events, note_rest, resting_events
+from poe.storage.store.rest import is_left_open, left_behind_events, note_rest, resting_events
 from poe.storage.store.store_options import StoreOptions
 from poe.storage.store.topic_descriptions import TopicDescriptions
 from poe.storage.store.topic_folders import TOPICS_FOLDER, TopicFolders, segment_file
@@ -484,8 +484,7 @@ class Store:
         """Close all segments and release the lock; what cannot be closed is left to recovery."""
         topics = self.topics.loaded.values()
         segments = [segment for topic in topics for segment in topic]
-        with self._meta.together():
-            close_together(self.shared_sync, segments, self._files.unlink_threads)
+        close_together(self.shared_sync, segments, self._meta, self._files.unlink_threads)
         for segment in segments:
             try:
                 self.reserve.use(segment.close)
@@ -514,7 +513,7 @@ class Store:
                     place = self._files, self._meta, self._folders.path_of(topic), events
                     resting = resting_events(*place)
                     if resting is None and is_known:
-                        resting = left_open_events(*place)
+                        resting = left_behind_events(*place)
             # Notes of what is there after all are of a removal that was interrupted.
             if resting and not self.removals.is_noted(topic, {each.timestamp for each in resting}):
                 self.topics.resting[topic] = resting
