@@ -8,6 +8,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Literal
@@ -25,6 +26,8 @@ _MAKE = {
 _XFS_MIB_MIN = 320
 """It refuses to be made on less than 300 MB. The image is sparse."""
 _PAGE_BYTES = 4096
+_OWN_MOUNTS = 0x20000
+"""CLONE_NEWNS of unshare."""
 
 
 class PoweredDisk:
@@ -77,6 +80,7 @@ def powered_disk(
     folder: Path, size_mib: int = 64, kind: FileSystem = "ext4"
 ) -> Iterator[PoweredDisk]:
     """Make and mount a file system whose power can be cut."""
+    _take_own_mounts()
     # In memory: it is the file system that is tested, and the image is written all the time.
     image = Path("/dev/shm") / f"{folder.name}-{os.getpid()}.{kind}"
     mounted = folder / "disk"
@@ -92,6 +96,20 @@ def powered_disk(
     finally:
         _run("umount", "--lazy", str(mounted), check=False)
         image.unlink(missing_ok=True)
+
+
+@cache
+def _take_own_mounts() -> None:
+    """Have this thread, and all that it starts, mount things for itself alone.
+
+    Others who are given mounts of their own, with a network for instance, get what is mounted then:
+    a disk that they have, too, is still without power when it is mounted again.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_OWN_MOUNTS) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    _run("mount", "--make-rprivate", "/")
 
 
 def write_back_parts(folder: Path, random: Random, *, synced_share: float = 0.0) -> None:
