@@ -36,6 +36,9 @@ so other plans than those of today need another version."""
 REASON_BYTES_MAX: Final = 500
 
 _VERSION: Final = 1
+_FIELDS: Final = (int, int, int, int, int, bytes, dict, int, str | None, str)
+"""What a plan holds, but for its trial."""
+_TRIAL_FIELDS: Final = (int, int, bytes, int)
 _PINNED: Final = b"map\0"
 _FAMILY_BYTES: Final = 6
 _LIFE_BYTES: Final = 6
@@ -132,7 +135,10 @@ class Plan:
             version, *values = msgpack.unpackb(data, strict_map_key=False)
             if version != _VERSION:
                 raise UnknownPlan(f"it is of version {version}; this Poe knows {_VERSION}")  # noqa: EM102, TRY003 - part of one
-            life, number, first, last, count, rules, spread, attempts, reason, rule, trial = values
+            *fields, trial = values
+            if not _are(fields, _FIELDS) or not (trial is None or _are(trial, _TRIAL_FIELDS)):
+                raise UnknownPlan("its fields are others")  # noqa: TRY003 - part of one
+            life, number, first, last, count, rules, spread, attempts, reason, rule = fields
             return cls(
                 life=life,
                 number=number,
@@ -148,6 +154,10 @@ class Plan:
             )
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise UnknownPlan(str(error) or type(error).__name__) from error
+
+
+def _are(fields: Sequence[object], kinds: Sequence[Any]) -> bool:
+    return len(fields) == len(kinds) and all(map(isinstance, fields, kinds))
 
 
 def producer_of(mapping: str, unit: bytes, life: int) -> bytes:
