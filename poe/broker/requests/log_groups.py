@@ -76,7 +76,8 @@ _COPY_S: Final = 5.0
 _COPY_PAUSE_S: Final = 0.01
 _TRIES_MAX: Final = 50
 _VERSION: Final = 1
-_FIELDS_COUNT: Final = 11
+_FIELDS: Final = (str, str, str | None, list, object, bool, bool, list, object, bytes)
+"""What a question holds behind its version."""
 _ONCE: Final = frozenset({"group_create", "group_delete", "group_reset"})
 """Operations that are not asked for again where nobody knows whether they were done."""
 _OF_QUEUES: Final = frozenset({"group_heartbeat", "group_extend", LEASE})
@@ -122,13 +123,16 @@ class Question(NamedTuple):
         """
         try:
             version, *fields = msgpack.unpackb(payload[1:], use_list=True, strict_map_key=False)
-            if version != _VERSION or len(fields) != _FIELDS_COUNT - 1:
+            if version != _VERSION or len(fields) != len(_FIELDS):
                 msg = f"version {version!r} of a question of groups is not known; update this node"
                 raise RemoteProtocolError(msg)
             question = cls(*fields)
-            return question._replace(
-                topics=tuple(question.topics), readable=tuple(question.readable)
-            )
+            topics, readable = tuple(question.topics), tuple(question.readable)
+            are_names = all(type(each) is bytes for each in topics + readable)
+            if not are_names or not all(map(isinstance, fields, _FIELDS)):
+                msg = f"question of groups of {len(payload)} bytes has wrong fields"
+                raise RemoteProtocolError(msg)
+            return question._replace(topics=topics, readable=readable)
         except (TypeError, ValueError, msgpack.UnpackException) as error:
             msg = f"question of groups of {len(payload)} bytes: {error}"
             raise RemoteProtocolError(msg) from error
