@@ -57,8 +57,20 @@ def refuse_circles(rules: RuleSet) -> None:
 
 
 def warnings(rules: RuleSet) -> list[str]:
-    """Return a sentence for each rule that no message can reach, or that looks misspelt."""
-    return [*_unreached(rules), *_misspelt(rules)]
+    """Return a sentence for each rule that is never reached, looks misspelt, or may repeat."""
+    return [*_unreached(rules), *_misspelt(rules), *_impure(rules)]
+
+
+def _impure(rules: RuleSet) -> Iterator[str]:
+    fates = [(each.place, f"rule {each.id!r}", each.fate) for each in rules.rules]
+    for place, name, fate in [*fates, ("", OTHERWISE, rules.otherwise)]:
+        if isinstance(fate, Call) and not fate.pure:
+            where = f"{place}: " if place else ""
+            yield (
+                f"{where}{name} calls {fate.name}, which may lose or repeat messages of a batch "
+                "that is done again if it says something else then; write pure = true if it "
+                "always says the same of a message"
+            )
 
 
 def _misspelt(rules: RuleSet) -> Iterator[str]:

@@ -91,12 +91,6 @@ class RuleSet:
     examples: tuple[Example, ...] = ()
 
     @property
-    def is_repeatable(self) -> bool:
-        """Whether the same message always gets the same decision: all functions are `pure`."""
-        fates = [*(each.fate for each in self.rules), self.otherwise]
-        return all(each.pure for each in fates if isinstance(each, Call))
-
-    @property
     def dead_topic(self) -> bytes:
         """Where dead letters go."""
         return topic_bytes(f"{self.name}.dead")

@@ -97,3 +97,11 @@ def test_a_rule_of_a_topic_that_is_not_read_is_never_reached():
 )
 def test_namesmay_meet(one, other, may):
     assert may_meet(one, other) == may_meet(other, one) == may
+
+
+def test_a_function_that_nobody_says_to_be_pure_is_told():
+    made = Mapping("m", source={"topics": ["t"]}, otherwise="drop", match="all")
+    made.rule("a", call=lambda _: None)
+    made.rule("b", call=lambda _: None, pure=True)
+    [told] = warnings(made.rule_set())
+    assert told.startswith("rule 'a' calls <lambda>, which may lose or repeat messages of a batch")

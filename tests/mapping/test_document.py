@@ -167,9 +167,9 @@ def test_a_decorated_function_is_a_rule_that_calls_it(tmp_path):
     python = load(written(tmp_path, FUNCTIONS, "m.py"))
     toml = load(written(tmp_path, CALLING))
     assert python == toml
-    assert python.is_repeatable
     [call] = [rule.fate for rule in python.rules]
     assert isinstance(call, Call)
+    assert call.pure
     assert call.function.__name__ == "enrich"
     assert To("out") == To(["out"])
 

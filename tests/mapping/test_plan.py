@@ -17,6 +17,7 @@ PLAN = Plan(
     trial=Trial(1, 9, b"process", 1),
 )
 FIELDS = msgpack.unpackb(PLAN.encode())
+WRONG: tuple[object, ...] = (1.5, ["x"], b"", {})
 
 
 def test_a_plan_is_read_as_it_was_written():
@@ -28,7 +29,7 @@ def test_a_plan_is_read_as_it_was_written():
     [
         (place, value)
         for place, field in enumerate(FIELDS)
-        for value in (1.5, ["x"], b"", {})
+        for value in WRONG
         if isinstance(value, list) or type(value) is not type(field)
     ],
 )
