@@ -104,4 +104,6 @@ def test_a_function_that_nobody_says_to_be_pure_is_told():
     made.rule("a", call=lambda _: None)
     made.rule("b", call=lambda _: None, pure=True)
     [told] = warnings(made.rule_set())
-    assert told.startswith("rule 'a' calls <lambda>, which may lose or repeat messages of a batch")
+    assert told.startswith(
+        "rule 'a' calls test_checks.py:<lambda>, which may lose or repeat messages of a batch"
+    )
