@@ -15,7 +15,6 @@ from poe.gateway.http.group_fields import told_of
 _LOOK_S: Final = 1.0
 _ROWS_MAX: Final = 500
 _EVENTS_MAX: Final = 50
-_NOBODY: Final = {"is_in_cluster": False}
 
 
 async def _states(look: Look, _argument: str) -> AsyncGenerator[object]:
@@ -32,8 +31,9 @@ async def _states(look: Look, _argument: str) -> AsyncGenerator[object]:
 
 async def _state(connection: AsyncSocket) -> object:
     counters = await connection.counters()
+    # Of the node only those are told who administer it.
     if not counters["node"].get("is_in_cluster"):
-        return _NOBODY
+        return {"is_in_cluster": False, "is_told": bool(counters["node"])}
     told = await connection.control("cluster")
     members = await connection.control("cluster_members")
     queues = await connection.control("queues")

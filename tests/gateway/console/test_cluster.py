@@ -22,18 +22,18 @@ def shown(tmp_path_factory):
         yield links, alpha, beta, console
 
 
-def state_of(console):
-    with console.http.stream("GET", "stream", params={"view": "cluster"}) as reply:
+def state_of(http):
+    with http.stream("GET", "stream", params={"view": "cluster"}) as reply:
         line = next(each for each in reply.iter_lines() if each.startswith("data: "))
     return json.loads(line[6:])
 
 
 def test_the_view_has_nodes_queues_and_what_there_is_of_a_log(shown):
     _, alpha, _, console = shown
-    wait_until(lambda: state_of(console)["live"] == 2)
+    wait_until(lambda: state_of(console.http)["live"] == 2)
     with connect("127.0.0.1", alpha.address[1]) as connection:
         connection.control("queue_create", topic=b"jobs", options={"copies": 2})
-    state = state_of(console)
+    state = state_of(console.http)
     assert (state["cluster"], state["name"], state["zone"]) == ("test", "alpha", "north")
     assert {each["name"]: each["liveness"] for each in state["nodes"]} == {
         "alpha": "me",
@@ -55,16 +55,16 @@ def test_nothing_came_twice_and_copies_cannot_be_compared_without_a_log(shown):
 
 def test_a_node_that_is_down_is_forgotten_and_one_that_lives_is_not(shown):
     links, alpha, beta, console = shown
-    wait_until(lambda: state_of(console)["live"] == 2)
-    [node] = [each["id"] for each in state_of(console)["nodes"] if each["name"] == "beta"]
+    wait_until(lambda: state_of(console.http)["live"] == 2)
+    [node] = [each["id"] for each in state_of(console.http)["nodes"] if each["name"] == "beta"]
     assert console.http.post("cluster/forget", json={"node": node}).status_code == 409
     assert console.http.post("cluster/forget", json={"node": "nobody"}).status_code == 404
     links.cut(alpha.me.ref, beta.me.ref)
-    wait_until(lambda: state_of(console)["live"] == 1)
+    wait_until(lambda: state_of(console.http)["live"] == 1)
     assert console.http.post("cluster/forget", json={"node": node}).status_code == 200
-    rows = {each["name"]: each["state"] for each in state_of(console)["nodes"]}
+    rows = {each["name"]: each["state"] for each in state_of(console.http)["nodes"]}
     assert rows["beta"] != "joined"
 
 
 def test_a_node_that_is_in_no_cluster_says_so(console):
-    assert state_of(console) == {"is_in_cluster": False}
+    assert state_of(console.http) == {"is_in_cluster": False, "is_told": True}

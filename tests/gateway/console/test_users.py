@@ -3,6 +3,7 @@
 import httpx
 import pytest
 
+from tests.gateway.console.test_cluster import state_of
 from tests.gateway.http.front import TIMEOUT_S
 from tests.gateway.http.test_bearer import House
 
@@ -38,6 +39,7 @@ def test_a_user_logs_in_and_may_what_the_node_allows_and_no_more(house):
         assert alice.get("history").json() == {"times_s": [], "series": {}}
         names = [each["name"] for each in alice.get("topics").json()["rows"]]
         assert names == ["alice.own"]
+        assert state_of(alice) == {"is_in_cluster": False, "is_told": False}
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ export default function Cluster() {
   const [failed, setFailed] = useState(null);
   const [asked, setAsked] = useState(null);
   if (!data) return html`<${Page} title="Cluster"><${ErrorLine} error=${error} />${error ? null : html`<p>Loading…</p>`}<//>`;
-  if (!data.is_in_cluster) return html`<${Page} title="Cluster"><section><${Empty}>This node is in no cluster; start it with <code>--cluster NAME</code> to have one.<//></section><//>`;
+  if (!data.is_in_cluster) return html`<${Page} title="Cluster"><section><${Empty}>${data.is_told ? html`This node is in no cluster; start it with <code>--cluster NAME</code> to have one.` : "Only those who may administer this node are told of its cluster."}<//></section><//>`;
   return html`<${Page} title=${`Cluster ${data.cluster}`}><${ErrorLine} error=${error ?? failed} />
     <p>Seen from ${data.name}${data.zone ? `, zone ${data.zone}` : ""}: <${Badge} state=${data.live === data.nodes.filter((each) => each.state === "joined").length ? "ok" : "warn"}>${data.live} of ${data.nodes.length} nodes live<//> ${data.why}${isStale ? html` <${Badge} state="warn">not of now<//>` : ""}</p>
     <${Panel} title="Nodes"><${Grid} label="Nodes" head=${["Node", "Lives", "State", "Zone", "At", "Id", ""]}>
