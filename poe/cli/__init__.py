@@ -11,8 +11,6 @@ import _signal as signal  # type: ignore[import-not-found]  # typeshed leaves it
 import os
 import sys
 
-from poe.cli.hangup import outlive_hangups
-
 # As `typing` has it, for the same reason.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,9 +30,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP)}
     if before[signal.SIGINT] is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
-    outlive_hangups(sys.argv[1:] if arguments is None else arguments)
     try:
         # Late, since loading is most of what a short command does: Ctrl-C meanwhile must be quiet.
+        from poe.cli.hangup import outlive_hangups  # noqa: PLC0415
+
+        outlive_hangups(sys.argv[1:] if arguments is None else arguments)
         from poe.cli.application import run  # noqa: PLC0415
 
         return run(arguments)

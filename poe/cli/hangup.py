@@ -1,4 +1,4 @@
-"""What SIGHUP does to a service: nothing, from the first line of this program on.
+"""What SIGHUP does to a service: nothing, from the first lines of this program on.
 
 A terminal that closes sends it, and so does `systemctl reload`: neither is to end a service. A
 client's command ends by it, as any program does whose terminal is gone.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import _signal as signal  # type: ignore[import-not-found]  # see `poe.cli`
 
-# As `typing` has it: this is loaded before Ctrl-C can be taken.
+# As `typing` has it, which takes longer to load than all else here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence

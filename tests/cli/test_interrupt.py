@@ -86,7 +86,7 @@ def test_nothing_is_loaded_before_ctrl_c_is_taken():
         env=environment(),
     )
     loaded = ast.literal_eval(run.stdout.decode())
-    assert loaded <= {"poe", "poe.cli", "poe.cli.hangup", "__future__"}
+    assert loaded <= {"poe", "poe.cli", "__future__"}
 
 
 def test_ctrl_c_where_python_ignores_what_is_raised_comes_again():
@@ -119,7 +119,7 @@ def test_ctrl_c_at_any_moment_is_quiet(command, server):
         with Background(command, port=server.port) as run:
             time.sleep(delay_ms / 1000)  # the moment is the test
             code, _, stderr = run.end(signal.SIGINT)
-        if b"Traceback" in stderr:
+        if b"Traceback" in stderr or stderr.startswith(b"Fatal Python error: init_import_site"):
             assert b"poe/cli/" not in stderr
         else:
             assert (code, stderr) in {(130, b""), (0, b""), (-signal.SIGINT, b"")}
