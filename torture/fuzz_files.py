@@ -336,6 +336,12 @@ _REMOVED = b"".join(
         encode_note(b"t", struct.pack(">QQQ", 0, 0, 9), _STORE_ID),
     )
 )
+_BEYOND_POINTERS = bytes.fromhex(
+    "706f652d73756d0000010100010000000000000200000000000102030405060708090a0b0c0d"
+    "0e0f0000000000002a0001000000000000000000000000000007080000000001000000010700"
+    "0000000000000000002800000000000000020000000028cc510311e78491f1816e02"
+)
+"""Sums, less their hashes, whose entry ends with a pointer that there is not."""
 _SPOOLED = msgpack.packb((1, b"topic", 0, bytes(24), 8, [Message(b"value", b"key", {"n": b"x"})]))
 _forge_sums = partial(_forge_chained, piece_bytes=_SUM_BYTES, is_chain_first=False)
 _forge_receipts = partial(_forge_chained, piece_bytes=_RECEIPT_BYTES, is_chain_first=True)
@@ -345,7 +351,7 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     "sums": (_sums, [_SUM]),
     "forged-sums": (
         partial(_forged, _SEGMENT + "_sum", _forge_sums),
-        [_unforged(_SUM, _SUM_BYTES)],
+        [_unforged(_SUM, _SUM_BYTES), _BEYOND_POINTERS],
     ),
     "receipts": (_receipts, [_SEQ]),
     "forged-receipts": (
