@@ -106,8 +106,11 @@ class Survey:
             return
         gap: list[SumEntry] = []
         for number, each in enumerate(found):
-            is_usable = each.is_chained and self.end <= each.entry.end <= self.size_bytes
-            is_usable = is_usable and each.entry.last_pointer <= POINTER_MAX
+            is_usable = (
+                each.is_chained
+                and self.end <= each.entry.end <= self.size_bytes
+                and each.entry.last_pointer <= POINTER_MAX
+            )
             if not is_usable and number >= cut_from:
                 return
             if each.is_chained and each.entry.end > self.size_bytes:
