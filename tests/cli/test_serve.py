@@ -381,7 +381,7 @@ def test_arguments_come_before_environment_before_file(tmp_path):
 def test_a_just_started_server_is_small(server):
     lines = Path(f"/proc/{server.process.pid}/status").read_text().splitlines()
     rss_kb = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
-    assert rss_kb <= 66 * 1024
+    assert rss_kb <= 60 * 1024
 
 
 def test_a_client_that_finds_no_server_is_told(tmp_path):
