@@ -83,8 +83,9 @@ torture: $(STAMP)  ## break it in every way, for hours; ARGS='crash --count 10' 
 conformance: $(STAMP)  ## Thespian's own tests on its simple base and on ours, downloaded with pip
 	$(BIN)/python -m tools.thespian_tests $(ARGS)
 
-bench: $(STAMP)  ## server, limit, Redis and NATS side by side; ARGS='--quick' for a short look
-	$(BIN)/python -m bench.run $(ARGS)
+# Its path has the nats-server that the extra `log` brings.
+bench: $(EXTRAS)  ## server, limit, Redis and NATS side by side; ARGS='--quick' for a short look
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.run $(ARGS)
 
 docs: $(STAMP)  ## check that links, options and code blocks in the documents are true
 	$(BIN)/python -m pytest -q tests/test_docs.py
