@@ -45,7 +45,7 @@ class Range:
     unit: str = ""
 
     def holds(self, value: object) -> bool:
-        """Tell whether it is such a number; what is infinite, or none (nan), never is."""
+        """Return whether it is such a number; what is infinite, or none (nan), never is."""
         if isinstance(value, bool) or not isinstance(value, Real):
             return False
         try:
@@ -100,7 +100,7 @@ class Allowed(NamedTuple):
         return f"{words}, or {none}" if words and self.may_be_none else words
 
     def holds(self, value: object) -> bool:
-        """Tell whether it may be that value."""
+        """Return whether it may be that value."""
         # Asked for the type, too: 1 equals True.
         if any(type(value) is type(each) and value == each for each in self.choices):
             return True

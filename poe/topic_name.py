@@ -24,12 +24,12 @@ _ESCAPED = re.compile(rb"%([0-9A-F]{2})")
 
 
 def is_plain(topic: bytes) -> bool:
-    """Tell whether a topic is its own folder name, whatever the policy."""
+    """Return whether a topic is its own folder name, whatever the policy."""
     return _PLAIN.fullmatch(topic) is not None
 
 
 def folder_name(topic: bytes, names: NamePolicy = "strict") -> str:
-    """Tell the name of a topic's folder.
+    """Return the name of a topic's folder.
 
     Raises:
         InvalidTopicName: the policy does not allow it, or it is empty or too long.

@@ -332,7 +332,7 @@ def _leak_per_client(patch: Patch) -> None:
     init = Connection.init
 
     def keep(self: Any, *arguments: Any) -> Any:
-        kept.append(bytearray(b"x" * 65536))
+        kept.append(bytearray(b"x" * (128 << 10)))  # twice what `slow` allows
         return init(self, *arguments)
 
     patch(Connection, "init", keep)

@@ -146,7 +146,7 @@ class ActorTable:
         return None if cell is None else cell.address
 
     def is_alive(self, ref: LoopAddress | str) -> bool:
-        """Tell whether the actor still runs, or whether one has the name."""
+        """Return whether the actor still runs, or whether one has the name."""
         cell = self.find(ref)
         return cell is not None and cell.instance is not None
 

@@ -30,7 +30,7 @@ class Idler(Protocol):
 
     @property
     def is_suspended(self) -> bool:
-        """Tell whether messages wait until the actor is resumed."""
+        """Return whether messages wait until the actor is resumed."""
         ...
 
     def observe_by(self, observer: Any) -> None:  # noqa: ANN401 - with a `see`
@@ -89,7 +89,7 @@ class IdleTime:
             self.end()
 
     def _is_unseen(self, message: object) -> bool:
-        """Tell whether the actor sees nothing of a message: it ignores it, ends or is suspended."""
+        """Return whether the actor sees none of a message: it ignores it, ends or is suspended."""
         cell = self.cell
         is_signal = type(message) is ExitSignal and not cell.instance.trap_exits
         return is_signal or cell.is_suspended

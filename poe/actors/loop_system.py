@@ -171,7 +171,7 @@ class LoopSystem(SystemCalls):
         return self.actors.whereis(name)
 
     def is_alive(self, ref: LoopAddress | str) -> bool:
-        """Tell whether the actor still runs, or whether one has the name."""
+        """Return whether the actor still runs, or whether one has the name."""
         return self.actors.is_alive(ref)
 
     def run_outside(self, action: Callable[[], object]) -> None:

@@ -51,7 +51,7 @@ def reason_of(error: BaseException) -> Reason:
 
 
 def is_for_program(error: BaseException) -> bool:
-    """Tell whether an exception in a callback is meant for the program, and not for the actor.
+    """Return whether an exception in a callback is meant for the program, and not for the actor.
 
     So is Ctrl-C in the main thread, and the `SystemExit` that a signal handler raises there. It
     ends the actor, too, and goes on to whoever runs actors. Anything else ends the actor alone: a
@@ -71,14 +71,14 @@ def _is_raised_by_signal_handler(error: BaseException) -> bool:
 
 
 def is_orderly(reason: Reason) -> bool:
-    """Tell whether an ending is no failure: normal, shutdown or ("shutdown", term)."""
+    """Return whether an ending is no failure: normal, shutdown or ("shutdown", term)."""
     if isinstance(reason, tuple) and len(reason) == 2:  # noqa: PLR2004 - OTP's pair
         return is_word(reason[0], SHUTDOWN)
     return is_word(reason, NORMAL, SHUTDOWN)
 
 
 def is_word(reason: Reason, *words: str) -> bool:
-    """Tell whether a reason is one of OTP's words, such as `KILL`.
+    """Return whether a reason is one of OTP's words, such as `KILL`.
 
     Any other value is not asked: its `==` may raise, or give no truth value.
     """
@@ -86,7 +86,7 @@ def is_word(reason: Reason, *words: str) -> bool:
 
 
 def is_same(reason: Reason, other: Reason) -> bool:
-    """Tell whether two reasons are equal; those that cannot be compared are not."""
+    """Return whether two reasons are equal; those that cannot be compared are not."""
     try:
         return reason is other or bool(reason == other)
     except Exception:  # noqa: BLE001 - a foreign __eq__

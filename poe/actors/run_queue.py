@@ -60,7 +60,7 @@ class SocketOwner(Party, Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether a callback awaits something."""
+        """Return whether a callback awaits something."""
         ...
 
 
@@ -204,11 +204,11 @@ class RunQueue:
             self.leave()
 
     def is_running_here(self) -> bool:
-        """Tell whether the calling thread is the one that runs actors right now."""
+        """Return whether the calling thread is the one that runs actors right now."""
         return self._is_owned()
 
     def is_quiet(self) -> bool:
-        """Tell whether nothing can happen any more without a message from outside."""
+        """Return whether nothing can happen any more without a message from outside."""
         return not (self._is_running or self.timers or self.queue or self.pinned)
 
     def entries(self) -> Iterable[Entry]:

@@ -275,12 +275,12 @@ class ServerCell(ActorCell):
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether a callback awaits something."""
+        """Return whether a callback awaits something."""
         return type(self.blocked_by) is CoroutineType
 
     @property
     def is_suspended(self) -> bool:
-        """Tell whether messages wait until the actor is resumed."""
+        """Return whether messages wait until the actor is resumed."""
         return self.blocked_by is SUSPENDED
 
     def _step(self, coroutine: Coroutine[Any, Any, object], value: Call | Wait | None) -> None:
@@ -479,7 +479,7 @@ class ServerCell(ActorCell):
     # ---- exit signals -------------------------------------------------------------------------
 
     def _may_wait(self, signal: ExitSignal) -> bool:
-        """Tell whether a signal is handled in turn: a trapping actor sees it as a message.
+        """Return whether a signal is handled in turn: a trapping actor sees it as a message.
 
         A suspended actor still obeys its parent.
         """
@@ -611,7 +611,7 @@ def _close(coroutine: Coroutine[Any, Any, object]) -> None:
 
 
 def _is_misplaced(result: Any, origin: Call | Start | None) -> bool:  # noqa: ANN401
-    """Tell whether a result has a meaning, but not in the callback that returned it."""
+    """Return whether a result has a meaning, but not in the callback that returned it."""
     if result is IGNORE:
         return type(origin) is not Start
     if result is NO_REPLY:

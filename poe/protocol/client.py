@@ -110,7 +110,7 @@ class Socket:
 
     @property
     def is_usable(self) -> bool:
-        """Tell whether it can still be used: neither closed, nor broken by what came or did not."""
+        """Return whether it can still be used: not closed, nor broken by what came or did not."""
         return self._wire.is_usable
 
     def write(self, topic: bytes | str, messages: Messages, put_id: PutId | None = None) -> int:

@@ -222,7 +222,7 @@ class Wire:
 
     @property
     def is_usable(self) -> bool:
-        """Tell whether it can still be used: neither closed, nor broken by what came or did not."""
+        """Return whether it can still be used: not closed, nor broken by what came or did not."""
         return not self._unusable_because
 
     def call(self, frame: bytes, reply_class: type[ReplyT], extra_s: float = 0.0) -> ReplyT:

@@ -248,7 +248,7 @@ class SimulatedNetwork:
             self._look_at_all(host)
 
     def is_frozen(self, host: str) -> bool:
-        """Tell whether a host is frozen."""
+        """Return whether a host is frozen."""
         return self._hosts[host].is_frozen
 
     def kill(self, host: str) -> None:
@@ -284,11 +284,11 @@ class SimulatedNetwork:
         self._look_at_all(host, seen_us)
 
     def is_open(self, host: str, fabric: "SimulatedFabric") -> bool:
-        """Tell whether this is the fabric of the node on a host."""
+        """Return whether this is the fabric of the node on a host."""
         return self._hosts[host].fabric is fabric
 
     def has_room(self, one: str, other: str) -> bool:
-        """Tell whether a link takes more."""
+        """Return whether a link takes more."""
         return self._link(one, other).free_at_us - self.now_us <= _BACKLOG_MAX_US
 
     def send(

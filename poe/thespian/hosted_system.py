@@ -176,7 +176,7 @@ class HostedSystem(SystemCalls):
                 self._actors.remote.drop(watcher)
 
     def is_alive(self, ref: LoopAddress, timeout_s: float | None = 5.0) -> bool:
-        """Tell whether the actor still runs; its host answers, once it is not busy.
+        """Return whether the actor still runs; its host answers, once it is not busy.
 
         Raises:
             CallTimeout: the process runs, but is busy for longer than `timeout_s`.

@@ -108,7 +108,7 @@ class LoopbackTransport(TCPTransport):  # type: ignore[misc]  # Thespian is unty
         return _at_loopback(capabilities.get("Admin Port", DEFAULT_ADMIN_PORT))
 
     def probeAdmin(self, address: ActorAddress) -> bool:  # noqa: N802 - Thespian's name
-        """Tell whether the admin is there: not yet, where its port is that of a socket of ours."""
+        """Return whether the admin is there: not yet, where its port is that of our socket."""
         is_missing, self._is_admin_missing = self._is_admin_missing, False
         return not is_missing and bool(super().probeAdmin(address))
 

@@ -660,7 +660,7 @@ class Connection(GenServer):
     # ---- back-pressure ------------------------------------------------------------------------
 
     def _may_receive(self) -> bool:
-        """Tell whether there is room for more; if not, the socket's buffers slow the peer down."""
+        """Return whether there is room for more; if not, the socket's buffers slow the peer."""
         if self._holding.may_receive():
             if self._holding.is_going and self._turn_bytes is None:
                 self._begin_turn()

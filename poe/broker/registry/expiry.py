@@ -116,7 +116,7 @@ class Expiry:
         *,
         are_groups_elsewhere: bool = False,
     ) -> list[ActorRef]:
-        """Tell which segments of a topic go now.
+        """Return which segments of a topic go now.
 
         Args:
             topic: its name.

@@ -155,7 +155,7 @@ class Instrumentation:
         self._add(topic, partition, "", {"messages_dropped": count})
 
     def spooled(self, count: int) -> None:
-        """Tell how many messages are on disk."""
+        """Return how many messages are on disk."""
         self._set("messages_spooled", count)
 
     # ---- topics and workers -------------------------------------------------------------------
@@ -172,7 +172,7 @@ class Instrumentation:
             self.callbacks.fire(event, worker, worker.state, worker.info(topic), extra)
 
     def workers(self, topic: bytes) -> None:
-        """Tell how many workers a topic has."""
+        """Return how many workers a topic has."""
         workers = self._topics[topic].workers
         ready = sum(worker.state is WorkerState.READY for worker in workers)
         self._set("workers", ready, topic)

@@ -305,7 +305,7 @@ class HostSystem(ActorTable):
         self.remote.send(route, Packet(Op.HELLO, serial, os.getpid()))
 
     def is_over(self) -> bool:
-        """Tell whether the main actor has ended and everybody was told."""
+        """Return whether the main actor has ended and everybody was told."""
         return (
             self.main is not None and self.main.instance is None and not self.remote.is_holding_back
         )

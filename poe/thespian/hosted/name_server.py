@@ -76,7 +76,7 @@ class NameServer(GenServer):
 
 
 def _is_gone(ref: LoopAddress) -> bool:
-    """Tell whether an actor was killed a moment ago, so that nobody has told yet."""
+    """Return whether an actor was killed a moment ago, so that nobody has told yet."""
     cell = ref.cell
     return cell.instance is None or (
         isinstance(cell, RemoteCell) and cell.home.has_process_ended(cell)

@@ -57,7 +57,7 @@ class PidWatch:
 
 
 def is_gone(pid: int) -> bool:
-    """Tell whether a process has ended."""
+    """Return whether a process has ended."""
     fd = _open(pid)
     try:
         return _has_ended(pid, fd)

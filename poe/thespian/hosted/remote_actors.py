@@ -119,7 +119,7 @@ class RemoteActors:
         return remote.address
 
     def has_process_ended(self, cell: "RemoteCell") -> bool:
-        """Tell whether an actor is gone for sure, whatever was told of it."""
+        """Return whether an actor is gone for sure, whatever was told of it."""
         if cell.pid == os.getpid():
             return cell.address.serial not in _alive_here
         return cell.pid != 0 and is_gone(cell.pid)
@@ -195,7 +195,7 @@ class RemoteActors:
 
     @property
     def is_holding_back(self) -> bool:
-        """Tell whether something is still to be sent."""
+        """Return whether something is still to be sent."""
         return self._held_back is not None
 
     def send_value(
