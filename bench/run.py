@@ -70,7 +70,7 @@ class Result:
     def as_document(self) -> str:
         """Both tables, and how they came about."""
         lines = [
-            f"Measured on {time.strftime('%Y-%m-%d')} by `make bench`: {machine()},",
+            f"Measured on {time.strftime('%Y-%m-%d')} on {commit()} by `make bench`: {machine()},",
             "server and load generator on the same machine.",
         ]
         if self.missing:
@@ -130,6 +130,18 @@ def run_script(name: str, rounds: int, *, quick: bool) -> list[Row]:
             print(f"bench.{name} failed:\n{errors.read()}", file=sys.stderr)
             rows.append(Row.failed(f"bench.{name}"))
     return rows
+
+
+def commit() -> str:
+    """Return which commit is measured, as far as that is known."""
+    found = subprocess.run(
+        ["git", "rev-parse", "--short=8", "HEAD"],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    return found.stdout.strip() or "an unknown commit"
 
 
 def machine() -> str:
