@@ -181,4 +181,5 @@ def _replay(entries: Iterable[Entry]) -> GroupState:
     for entry in others:
         if entry.kind == Kind.CHANGES:
             state.replay(entry.number, _unpacked(entry))
+    state.check_restored()
     return state

@@ -53,6 +53,10 @@ class DeadLetters:
         """Yield those whose ranges are not done, nor handed out again."""
         return (each for each in self._queue if each not in self._detached)
 
+    def units(self) -> Iterator[bytes]:
+        """Yield the unit of each."""
+        return (each.unit for each in self._queue)
+
     def first(self) -> Dying | None:
         """Return the one that is to be put next; None where there is none."""
         return self._queue[0] if self._queue else None

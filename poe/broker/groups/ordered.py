@@ -4,7 +4,7 @@ A position outlives owners, members and restarts; it goes with its topic or its 
 time. A unit that never had one is told apart from one whose position is 0.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from poe.broker.groups.assignment import Units
@@ -170,6 +170,10 @@ class Ordered:
     def restore(self, snapshot: list[Any]) -> None:
         """Take over what `snapshot` has returned."""
         self._positions = {unit: (pointer, note) for unit, pointer, note in snapshot}
+
+    def restored_units(self) -> Iterable[Any]:
+        """Return the units of which something was restored, whatever those are."""
+        return self._positions
 
     def apply(self, change: list[Any]) -> None:
         """Make a change again."""

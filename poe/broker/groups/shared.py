@@ -15,6 +15,7 @@ range after another, in any order, and what is not handed out yet may be withdra
 
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, Literal, Never, get_args
 
 from poe.broker.groups.assignment import Units
@@ -512,6 +513,11 @@ class Shared:
     def restore(self, snapshot: list[Any]) -> None:
         """Take over what `snapshot` has returned."""
         self._image = SharedImage.restore(snapshot, self._journal)
+
+    def restored_units(self) -> Iterable[Any]:
+        """Return the units of which something was restored, whatever those are."""
+        assert self._image is not None
+        return chain(self._image.units, self._image.letters.units())
 
     def apply(self, change: list[Any]) -> None:
         """Make a change again."""

@@ -107,6 +107,16 @@ class GroupState:
             case _:
                 self._progress.apply(change)
 
+    def check_restored(self) -> None:
+        """Refuse units whose names are none: no group has written them.
+
+        Raises:
+            TypeError: there is one.
+        """
+        for unit in self._progress.restored_units():
+            if type(unit) is not bytes:
+                raise TypeError(unit)
+
     def restarted(self, now_us: int) -> None:
         """Begin a new life, after a start: nobody is a member, and nothing is held."""
         self._journal.begin_life(now_us)

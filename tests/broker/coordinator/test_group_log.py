@@ -1,5 +1,6 @@
 """The log of the groups: what a group is after a restart, whatever happened to its messages."""
 
+import msgpack
 import pytest
 
 from poe.broker.coordinator.group_log import Entry, GroupHistory, Kind, encode
@@ -71,6 +72,28 @@ def test_numbers_that_no_group_has_written_are_told_as_damage(log):
         encode(Kind.SNAPSHOT, *NAMED, log.state.snapshot()),
         encode(Kind.CHANGES, *NAMED, [["done", b"jobs", -7, -1]], 1000),
     ]
+    with pytest.raises(CorruptGroup):
+        log.read()
+
+
+@pytest.mark.parametrize("unit", ["jobs", 7, msgpack.ExtType(1, b"jobs")])
+@pytest.mark.parametrize("mode", ["shared", "ordered"])
+def test_units_whose_names_no_group_has_written_are_told_as_damage(log, mode, unit):
+    definition = GroupDefinition(name=NAMED[0], id=NAMED[1], mode=mode, topics=(b"jobs",))
+    state = GroupState.create(definition, START_US)
+    changes = [["done", unit, 0, 5]] if mode == "shared" else [["positions", [[unit, 5, b""]]]]
+    log.messages = [
+        encode(Kind.SNAPSHOT, *NAMED, state.snapshot()),
+        encode(Kind.CHANGES, *NAMED, changes, state.changes_count),
+    ]
+    with pytest.raises(CorruptGroup):
+        log.read()
+
+
+def test_dead_letters_of_units_that_no_group_has_written_are_told_as_damage(log):
+    snapshot = log.state.snapshot()
+    snapshot["progress"][1][2].append(["jobs", 0, 5, 1, 1, "failed", 3, True])
+    log.messages = [encode(Kind.SNAPSHOT, *NAMED, snapshot)]
     with pytest.raises(CorruptGroup):
         log.read()
 

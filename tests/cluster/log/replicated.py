@@ -10,6 +10,7 @@ from pathlib import Path
 
 from poe import Node
 from poe.broker.requests.log_messages import LOGS, DescribeLogs
+from poe.errors import NoQuorum
 from poe.testing import wait_until
 from poe.testing.simulated_log import SimulatedLog
 
@@ -46,6 +47,16 @@ class Replicated:
 
     def stop(self, name: str) -> None:
         self.nodes.pop(name).stop()
+
+    def put_own(self, name: str, topic: str, message: bytes) -> None:
+        """Have a node make a topic of its own, once it has heard which ones are replicated."""
+
+        def is_put():
+            with suppress(NoQuorum):
+                return self[name].put(topic, message) > 0
+            return False
+
+        wait_until(is_put, 10)
 
     def wipe(self, name: str) -> None:
         """Remove all that a node has, which is stopped."""

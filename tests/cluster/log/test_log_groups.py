@@ -86,7 +86,7 @@ def test_members_at_different_nodes_hand_over_what_they_have(topic):
 
 
 def test_a_group_has_replicated_topics_or_others(topic):
-    topic["a"].put("plain", b"1")
+    topic.put_own("a", "plain", b"1")
     with pytest.raises(OptionError, match="replicated topics only"):
         join(topic["a"], topics=[b"t", b"plain"])
     join(topic["a"], "own", topics=[b"plain"])

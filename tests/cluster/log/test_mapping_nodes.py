@@ -156,7 +156,7 @@ def test_partitions_of_which_a_node_has_yet_to_hear_are_asked_for_at_another_one
 
 
 def test_a_topic_of_which_a_node_has_yet_to_hear_is_not_made_there_by_a_put(four):
-    wait_until(lambda: four["c"].put("own", b"x"), 10)
+    four.put_own("c", "own", b"x")
     four.log.cut("c")
     four["a"].create_topic("new", replicas=3)
     with Carried(four, "ca", Store([Sent(b"new", PutId(b"p" * 16, 0, 0), [b"1"])])) as carried:

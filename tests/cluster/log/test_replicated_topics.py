@@ -1,7 +1,5 @@
 """Topics that nodes agree on: made, put onto, read, trimmed and deleted at any of them."""
 
-import contextlib
-
 import pytest
 
 from poe.errors import (
@@ -133,7 +131,7 @@ def test_replicas_never_change(three):
     three["a"].create_topic("t", replicas=3)
     with pytest.raises(PropertyFixed):
         three["b"].alter_topic("t", replicas=1)
-    three["a"].put("plain", b"x")
+    three.put_own("a", "plain", b"x")
     with pytest.raises(PropertyFixed):
         three["a"].alter_topic("plain", replicas=3)
     with pytest.raises(OptionError, match="replicas"):
@@ -156,7 +154,7 @@ def test_a_topic_is_made_once(three):
 
 
 def test_a_name_that_another_node_has_for_a_topic_of_its_own_is_refused(three):
-    three["b"].put("t", b"mine")
+    three.put_own("b", "t", b"mine")
     with pytest.raises(TopicExists, match="on node b, and there alone"):
         three["a"].create_topic("t", replicas=3)
     three["b"].control("delete", topic=b"t")
@@ -165,7 +163,7 @@ def test_a_name_that_another_node_has_for_a_topic_of_its_own_is_refused(three):
 
 def test_a_node_that_was_away_and_has_another_topic_of_that_name_keeps_it_and_says_so(tmp_path):
     with replicated(tmp_path, "abcd") as nodes:
-        wait_until(lambda: nodes["b"].put("t", b"mine"), 10)
+        nodes.put_own("b", "t", b"mine")
         nodes.log.cut("b")
         nodes["a"].create_topic("t", replicas=3)
         nodes["a"].put("t", b"all")
@@ -231,7 +229,7 @@ def test_a_node_that_has_not_heard_which_topics_there_are_makes_none_by_a_put(th
     """A put onto a replicated topic that it does not know would make one of this node alone."""
     three["a"].create_topic("t", replicas=3)
     three["a"].put("t", b"1")
-    three["c"].put("own", b"x")
+    three.put_own("c", "own", b"x")
     three.stop("c")
     three.wipe("c")
     three.log.cut("c")
@@ -244,13 +242,7 @@ def test_a_node_that_has_not_heard_which_topics_there_are_makes_none_by_a_put(th
     three["c"].put("t", b"2")
     three.wait_same()
     assert three.values("a") == [b"1", b"2"]
-
-    def is_put():
-        with contextlib.suppress(NoQuorum):
-            return three["c"].put("other", b"x") > 0
-        return False
-
-    wait_until(is_put, 10)
+    three.put_own("c", "other", b"x")
 
 
 def test_a_trim_takes_the_same_segments_at_all_nodes(three):
