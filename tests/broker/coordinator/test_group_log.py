@@ -1,6 +1,6 @@
 """The log of the groups: what a group is after a restart, whatever happened to its messages."""
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 import pytest
 
 from poe.broker.coordinator.group_log import Entry, GroupHistory, Kind, encode
