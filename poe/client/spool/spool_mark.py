@@ -28,6 +28,8 @@ _SLOT_BYTES = _SLOT.size + HASH_BYTES
 _OFFSETS = (0, 512)
 _MAGIC = b"poe-spol"
 _VERSION = 1
+_NUMBER_END = 1 << 63
+"""So many times nobody writes it: what tells so is none of ours, and leaves no room for more."""
 
 _log = logging.getLogger(__name__)
 
@@ -106,5 +108,6 @@ def _read(files: Files) -> tuple[int, int] | None:
             magic, version, number, address = _SLOT.unpack(content)
             if (magic, version) != (_MAGIC, _VERSION):
                 raise FormatNotSupported(files.base, f"version {version} of {MARK_FILE}")
-            found.append((number, address))
+            if number < _NUMBER_END:
+                found.append((number, address))
     return max(found, default=None)

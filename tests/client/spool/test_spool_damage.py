@@ -1,9 +1,14 @@
 """What those who wait are told of batches that the disk has damaged."""
 
+import struct
+
 import pytest
 
+from poe.client.spool.spool_mark import MARK_FILE, SpoolMark
 from poe.errors import SpoolDamaged
+from poe.storage.formats.hashed import seal
 from tests.client.spooled_life import Life, World, numbers
+from torture.layers.memory import MemoryFiles
 
 
 def damage(world, message):
@@ -47,3 +52,16 @@ def test_damage_that_is_found_in_a_downtime_is_told_at_once():
         world.time.advance(1.0)
     with pytest.raises(SpoolDamaged):
         deliveries[0].result(0)
+
+
+def test_a_mark_that_says_it_was_written_as_often_as_nobody_can_is_damaged(caplog):
+    files = MemoryFiles()
+    SpoolMark(files, 0, 1000).move(500)
+    slot = seal(struct.pack(">8sI4xQQ", b"poe-spol", 1, 2**64 - 1, 2000))
+    files.inodes[MARK_FILE].content[: len(slot)] = slot
+    files.inodes[MARK_FILE].content[512:] = bytes(len(slot))
+    mark = SpoolMark(files, 0, 1000)
+    assert mark.address == 0
+    assert "is damaged: what was delivered may be so again" in caplog.text
+    mark.move(600)
+    assert SpoolMark(files, 0, 1000).address == 600
