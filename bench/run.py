@@ -133,14 +133,12 @@ def run_script(name: str, rounds: int, *, quick: bool) -> list[Row]:
 
 
 def commit() -> str:
-    """Return which commit is measured, as far as that is known."""
-    found = subprocess.run(
-        ["git", "rev-parse", "--short=8", "HEAD"],
-        cwd=ROOT,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    """Return which commit is measured, and whether it was changed, as far as that is known."""
+    command = ["git", "describe", "--always", "--exclude=*", "--abbrev=8", "--dirty=, changed,"]
+    try:
+        found = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    except FileNotFoundError:
+        return "an unknown commit"
     return found.stdout.strip() or "an unknown commit"
 
 
