@@ -85,7 +85,9 @@ def members(
 
 @asks_server
 def forget(
-    node: Annotated[str, typer.Argument(metavar="NODE", help="Its name, or how its id begins.")],
+    node: Annotated[
+        str, typer.Argument(metavar="NODE", help="Its name, or four digits or more of its id.")
+    ],
     *,
     endpoint: Endpoint,
 ) -> None:
@@ -183,8 +185,10 @@ def verify(
     """
     arguments = {} if topic is None else {"topic": topic}
     with endpoint.looking() as connection:
-        told = connection.control("cluster_verify", **arguments)
         names = _names(connection)
+    # It takes as long as reading all that there is.
+    with endpoint.connect(timeout_s=None) as connection:
+        told = connection.control("cluster_verify", **arguments)
     if output_format is Format.JSON:
         write_json(_plain(told))
     are_same = True
@@ -205,7 +209,9 @@ def move(
     topic: Annotated[
         bytes, typer.Argument(metavar="TOPIC", parser=topic_name, help="A replicated one.")
     ],
-    node: Annotated[str, typer.Argument(metavar="NODE", help="Its name, or how its id begins.")],
+    node: Annotated[
+        str, typer.Argument(metavar="NODE", help="Its name, or four digits or more of its id.")
+    ],
     *,
     endpoint: Endpoint,
 ) -> None:

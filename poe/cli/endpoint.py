@@ -51,7 +51,7 @@ class Endpoint:
         """Return how to get in, as arguments of producers, consumers and queues."""
         return {"tls": self.entry.tls, "credentials": self.entry.credentials}
 
-    def connect(self, timeout_s: float = CALL_TIMEOUT_S) -> protocol.Socket:
+    def connect(self, timeout_s: float | None = CALL_TIMEOUT_S) -> protocol.Socket:
         """Connect to the first server of the url that can be reached.
 
         Raises:
@@ -61,7 +61,7 @@ class Endpoint:
         """
         return self._reach(timeout_s)[1]
 
-    def _reach(self, timeout_s: float) -> tuple[Server, protocol.Socket]:
+    def _reach(self, timeout_s: float | None) -> tuple[Server, protocol.Socket]:
         *earlier, last = self._servers()
         for server in earlier:
             with suppress(ConnectFailed):

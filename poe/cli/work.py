@@ -140,6 +140,9 @@ class _Programs:
     def end(self) -> int:
         """Have those that still run end, with all that they have started; return how many."""
         running = list(self._running)
+        if running:
+            # Each would say that its message was given back meanwhile. They are told as one.
+            logging.getLogger("poe.client.group.worker").disabled = True
         for program in running:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(program.pid, signal.SIGTERM)

@@ -339,7 +339,7 @@ def test_who_lives_and_who_is_not_known_cannot_be_forgotten():
     for name in ("n9", "", "twin"):
         with pytest.raises(UnknownNode):
             nodes.forget(name, 0)
-    assert nodes.forget("03", 0).id == peer(3).ref.id
+    assert nodes.forget("0303", 0).id == peer(3).ref.id
 
 
 def test_who_came_in_anew_is_meant_by_the_name_that_its_forgotten_self_had_too():
@@ -357,6 +357,14 @@ def test_a_name_means_its_node_even_where_the_id_of_another_one_begins_so():
     assert [each.id for each in nodes.table.find("04")] == [peer(3).ref.id]
     assert nodes.forget("04", 0).id == peer(3).ref.id
     assert [each.id for each in nodes.table.find("0404")] == [peer(4).ref.id]
+
+
+def test_what_may_be_a_name_that_nobody_has_is_no_id_of_another_node():
+    nodes = joined()
+    nodes.hear([Member.of(peer(3))], 0)
+    assert nodes.table.find("030") == []
+    with pytest.raises(UnknownNode):
+        nodes.forget("0", 0)
 
 
 def test_a_node_that_flaps_is_kept_out_of_choices_for_a_while():

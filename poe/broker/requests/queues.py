@@ -257,7 +257,7 @@ async def _move(handler: RequestHandler, arguments: Arguments) -> None:
 
 
 async def _member(handler: RequestHandler, node: str) -> Mapping[str, Any]:
-    """Return the member that is meant by a name, or by how its id begins.
+    """Return the member that is meant by a name, or by its id, as `MemberTable.find` does.
 
     Raises:
         UnknownNode: there is none, or more than one.

@@ -8,7 +8,7 @@ whatever has ended the last try, goes on fetching.
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from poe.actors import ActorRef, GenServer
+from poe.actors import ActorRef, Call, GenServer
 from poe.broker.appendix.message import AppendRecords, SetPlace, Sync
 from poe.broker.appendix.server import REGISTRY
 from poe.broker.registry.copy_messages import (
@@ -36,6 +36,7 @@ from poe.record import ENTRY_BYTES
 from poe.storage import PLACE_UNKNOWN
 
 _ASK_S: Final = 10.0
+_DESCRIBE_S: Final = 3.0
 _STATE_S: Final = 5.0
 
 
@@ -108,16 +109,18 @@ class Fetching:
         """Return what the copies of all other nodes hold, by node, or why that is not known."""
         engine = self._parts.engine
         state: EngineState = await self._ask(partial(engine.state, _STATE_S))
-        told: dict[str, CopyDescription | str] = {}
-        for node, is_reached in sorted(state.nodes.items()):
-            if node == self._parts.me:
-                continue
-            if not is_reached:
-                told[node] = "it is not reached"
-                continue
+        others = sorted(state.nodes.keys() - {self._parts.me})
+        question = DescribeCopy(self._parts.stream)
+        # All at once: one that does not answer has nobody wait for the others.
+        asked = {
+            node: self._begin_to_ask(node, question, _DESCRIBE_S)
+            for node in others
+            if state.nodes[node]
+        }
+        told: dict[str, CopyDescription | str] = dict.fromkeys(others, "it is not reached")
+        for node, answer in asked.items():
             try:
-                answer = await self.ask_node(node, DescribeCopy(self._parts.stream))
-                told[node] = decode_description(answer)
+                told[node] = decode_description(await self._answer(node, answer))
             except PoeError as error:
                 told[node] = str(error)
         return told
@@ -128,14 +131,19 @@ class Fetching:
         Raises:
             CopyNotFetched: it does not answer.
         """
-        payload = encode_question(question)
-        answer = await self._ask(partial(self._parts.engine.ask, node, payload, _ASK_S))
+        return await self._answer(node, self._begin_to_ask(node, question, _ASK_S))
+
+    def _begin_to_ask(self, node: str, question: Question, limit_s: float) -> Call:
+        return self._ask(partial(self._parts.engine.ask, node, encode_question(question), limit_s))
+
+    async def _answer(self, node: str, asked: Call) -> bytes:
+        answer = await asked
         if answer is None:
             raise CopyNotFetched(self._parts.topic, f"node {node} does not answer")
         return bytes(answer)
 
-    async def _ask(self, begin: Any) -> Any:  # noqa: ANN401 - as `LogEngine` tells
-        return await self._actor.call(self._parts.door, Ask(begin), timeout_s=None)
+    def _ask(self, begin: Any) -> Call:  # noqa: ANN401 - as `LogEngine` tells
+        return self._actor.call(self._parts.door, Ask(begin), timeout_s=None)
 
     async def _find(self, least_place: int) -> Source:
         """Choose the copy that goes furthest."""

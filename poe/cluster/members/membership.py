@@ -156,7 +156,7 @@ class Membership:
             self._heed(now_us)
 
     def forget(self, node: str, now_us: int) -> Member:
-        """End the membership of a node that does not live; by name, or the begin of its id.
+        """End the membership of a node that does not live, by its name or the begin of its id.
 
         Raises:
             UnknownNode: no member is meant, or more than one.

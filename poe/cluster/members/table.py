@@ -17,6 +17,7 @@ from poe.cluster.identity import EPOCH_MAX, NODE_ID_BYTES, TEXT_MAX, NodeRef, Pe
 MembershipState = Literal["joined", "left", "forgotten"]
 
 MEMBERS_MAX: Final = 1000
+ID_DIGITS_MIN: Final = 4
 
 _RANKS: Final[dict[MembershipState, int]] = {"joined": 0, "left": 1, "forgotten": 2}
 
@@ -95,10 +96,14 @@ class MemberTable:
     def find(self, text: str) -> list[Member]:
         """Return the members that are meant: of this name, else whose id begins so in hexadecimal.
 
+        Fewer digits than `ID_DIGITS_MIN` mean no id: names are often short, `a` and `b`, and a name
+        that nobody has is not to forget another node, whose id happens to begin so.
+
         A node that was let in anew has the name of its forgotten self, which is not meant then.
         """
         named = [each for each in self if each.name == text]
-        found = named or [each for each in self if text and each.id.hex().startswith(text)]
+        is_id = len(text) >= ID_DIGITS_MIN
+        found = named or [each for each in self if is_id and each.id.hex().startswith(text)]
         return [each for each in found if each.state != "forgotten"] or found
 
     def join(self, members: Iterable[Member]) -> list[Member]:

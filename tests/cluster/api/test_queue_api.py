@@ -350,6 +350,9 @@ def test_the_cluster_can_be_looked_at_from_any_node(asker):
     assert asker.control("cluster")["cluster"] == "test"
     assert [each["name"] for each in asker.control("cluster_members")] == ["a"]
     assert [each["name"] for each in asker.control("cluster_members", node="a")] == ["a"]
+    [node] = asker.control("cluster_members")
+    assert asker.control("cluster_members", node=node["id"][:4]) == [node]
+    assert asker.control("cluster_members", node=node["id"][:3]) == []
     assert asker.control("cluster_members", node="b") == []
     assert asker.control("cluster_report") == []
     with pytest.raises(UnknownNode):

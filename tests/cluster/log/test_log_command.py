@@ -50,6 +50,14 @@ def test_commands_make_a_topic_tell_of_it_and_compare_its_copies(nats_program, t
         assert run(made["c"], "group", "list").stdout.startswith(b"g\t")
         told = run(made["a"], "cluster", "logs").stdout.decode().splitlines()
         assert told[1] == "groups of replicated topics: b"
+        # A node that does not answer keeps nobody from being compared with the others.
+        made["c"].process.freeze()
+        told = run(made["a"], "cluster", "verify")
+        made["c"].process.thaw()
+        assert told.returncode == 0
+        [*_, silent] = sorted(told.stdout.decode().splitlines())
+        assert silent.startswith("t\tc\tnot compared: ")
+        assert "t\tb\tthe same, 1 segment, 1 message" in told.stdout.decode()
         # Bytes that change in a file of a node that is down are found when it is back.
         made["c"].stop()
         [path] = (tmp_path / "c/topics/t").glob("*_data")

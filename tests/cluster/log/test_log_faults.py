@@ -54,7 +54,8 @@ def make_topic(made, **properties):
 
 def are_same(node):
     """Whether all copies are the same as those of a node, which could ask all."""
-    [rows] = node.control("cluster_verify", topic=b"t").values()
+    with protocol.socket(node.host.client_address, PORT, timeout_s=CALL_S * 4) as socket:
+        [rows] = socket.control("cluster_verify", topic=b"t").values()
     assert not any(row["differing"] for row in rows), rows
     return len(rows) == 2 and not any("error" in row or row["behind"] for row in rows)
 
