@@ -29,7 +29,15 @@ STREAM_NOT_FOUND: Final = 10059
 MEMBERS_CHANGE: Final = 10202
 WRONG_LAST_SEQUENCE: Final = frozenset({10071, 10164})
 REPLICAS_ALONE: Final = 10074
-DUPLICATE_UNDER_WAY: Final = 10158
+
+REFUSED_BEFORE_ASKING: Final = frozenset(
+    {10002, 10023, NOT_AVAILABLE, 10054, STREAM_NOT_FOUND, 10109}
+)
+"""Of a publishing: no room (10002, 10023), no leader, too large, no stream, or one that is sealed.
+
+Other errors say nothing of that: with 10077 the leader tells that its own disk took nothing, which
+it tries when a majority has the entry already.
+"""
 
 _ENTRY_TOKENS: Final = 9
 _SILENT_NS: Final = 4 * 10**9
@@ -185,9 +193,9 @@ def answer_to_publish(answer: Mapping[str, Any]) -> Stored | NotStored:
     code = error_code(answer)
     if not code and isinstance(answer.get("seq"), int):
         return Stored(answer["seq"])
-    # Refused before anybody else was asked; but for one whose first publishing is still under way.
-    is_sure = code not in (0, DUPLICATE_UNDER_WAY)
-    return NotStored(is_sure, error_text(answer) or "the engine gave no answer that is one")
+    return NotStored(
+        code in REFUSED_BEFORE_ASKING, error_text(answer) or "the engine gave no answer that is one"
+    )
 
 
 def error_of(answer: Mapping[str, Any], what: str) -> ClusterError | None:

@@ -122,14 +122,22 @@ class PendingPuts:
             yield Answer(put.caller, outcome)
 
     def due(self, now_s: float) -> Iterable[Effect]:
-        """Return what is to be published again by now."""
-        due = []
-        for number, put in self._pending.items():
-            if not put.is_under_way and put.retry_at_s <= now_s:
+        """Return what is to be published again by now, and what is given up.
+
+        This may come late, after a node stood still: the engine has forgotten names meanwhile.
+        """
+        effects: list[Effect] = []
+        for number, put in list(self._pending.items()):
+            if put.is_under_way or put.retry_at_s > now_s:
+                continue
+            age_s = now_s - put.began_s
+            if put.is_doubtful and age_s >= GIVE_UP_AFTER_S:
+                effects.append(self._unconfirmed(number, age_s))
+            else:
                 put.is_under_way = True
                 put.tries_count += 1
-                due.append(Publish(number, put.payload))
-        return due
+                effects.append(Publish(number, put.payload))
+        return effects
 
     def wait_s(self, now_s: float) -> float | None:
         """Return in how many seconds something is due; None: nothing waits for that."""

@@ -55,6 +55,15 @@ def test_what_the_engine_says_of_a_consumer_is_no_entry(reply):
             {"error": {"code": 409, "err_code": 10158, "description": "in process"}, "seq": 0},
             NotStored(False, "in process"),
         ),
+        # The leader's own disk took nothing, of what a majority may have.
+        (
+            {"error": {"code": 503, "err_code": 10077, "description": "no space left"}, "seq": 0},
+            NotStored(False, "no space left"),
+        ),
+        (
+            {"error": {"code": 500, "err_code": 19999, "description": "new"}, "seq": 0},
+            NotStored(False, "new"),
+        ),
         ({}, NotStored(False, "the engine gave no answer that is one")),
         ({"seq": "7"}, NotStored(False, "the engine gave no answer that is one")),
     ],

@@ -47,6 +47,19 @@ def test_what_is_stored_and_never_comes_is_given_up_before_the_engine_forgets_it
     assert list(puts.due(1000.0)) == []
 
 
+def test_what_is_in_doubt_is_not_published_again_after_its_node_stood_still_for_long():
+    puts = pending()
+    assert list(puts.told(1, IN_DOUBT, 0.1)) == []
+    assert outcomes(puts.due(GIVE_UP_AFTER_S + 30.0)) == [PutUnconfirmed]
+    assert len(puts) == 0
+
+
+def test_what_was_never_in_doubt_is_published_however_late_that_is():
+    puts = pending()
+    assert list(puts.told(1, REFUSED, 0.1)) == []
+    assert list(puts.due(GIVE_UP_AFTER_S + 30.0)) == [Publish(1, b"1")]
+
+
 def test_what_the_copy_has_got_by_another_way_is_given_up_at_once():
     puts = pending()
     assert list(puts.told(1, Stored(5), 0.1)) == []
