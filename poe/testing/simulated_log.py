@@ -144,7 +144,7 @@ class _Asked:
             self.told(outcome)
 
 
-_Lane = tuple[str, str, object]
+Lane = tuple[str, str, object]
 """A node, what waits there, and which of several such."""
 
 
@@ -177,7 +177,9 @@ class SimulatedLog:
         self._cut: set[str] = set()
         self._paused: set[str] = set()
         self._engines: dict[str, SimulatedEngine] = {}
-        self._lanes: dict[_Lane, deque[Callable[[], object]]] = {}
+        self.may: Callable[[Lane], bool] | None = None
+        """Whether something of a lane, (node, what, of which), may be done now; None: of any."""
+        self._lanes: dict[Lane, deque[Callable[[], object]]] = {}
         self._late: list[tuple[int, Callable[[], object]]] = []
         self._number = 0
 
@@ -243,9 +245,11 @@ class SimulatedLog:
     # ---- one thing after the other --------------------------------------------------------------
 
     def step(self) -> bool:
-        """Do one thing that waits; return whether there was any."""
+        """Do one thing that waits, and may be done; return whether there was any."""
         assert self.dice is not None
         lanes = [lane for lane in self._lanes if lane[0] not in self._paused or lane[1] == "doubt"]
+        if self.may is not None:
+            lanes = list(filter(self.may, lanes))
         if not lanes:
             return False
         lane = self.dice.choice(lanes)

@@ -121,6 +121,10 @@ class LogGroups(GenServer):
         self._not_before_s = 0.0
         self._own: tuple[Fence, ActorRef] | None = None
         """Under what this node coordinates, and who does it."""
+        self._last_epoch = 0
+        """Of the last claim under which this life has coordinated, or tried to."""
+        self._alone_from_s = float("-inf")
+        """From then on nobody answers under an older claim than those of this life."""
         self._heard_s = self.monotonic_s()
         """When whoever coordinates was last heard of, or began to."""
         self._asked_s = float("-inf")
@@ -260,9 +264,13 @@ class LogGroups(GenServer):
     async def _begin(self, claim: Claim, before: Claim | None) -> None:
         """Coordinate, under a claim that nobody has had before."""
         fence = Fence(claim.revision)
-        is_other = before is not None and before.node != self._parts.me
+        now_s = self.monotonic_s()
+        # A claim of this node that this life has not coordinated under says nothing of who did so.
+        if before is not None and before.revision != self._last_epoch:
+            self._alone_from_s = now_s + HANDOVER_S
+        self._last_epoch = claim.revision
         floors = GroupFloors(self._parts.groups.routes)
-        handover_s = HANDOVER_S if is_other else 0.0
+        handover_s = max(0.0, self._alone_from_s - now_s)
         groups = replace(self._parts.groups, floors=floors, fence=fence, handover_s=handover_s)
         try:
             ref = await start_dynamic_child(

@@ -49,6 +49,14 @@ class Nodes(LogCluster):
         [stream] = self.log.streams.values()
         return stream
 
+    def steps(self, may=None, count=1000):
+        """Do what waits, in lanes that may go on."""
+        self.log.may = may
+        for _ in range(count):
+            if not self.log.step():
+                break
+        self.log.may = None
+
     def steps_until(self, is_so):
         for _ in range(1000):
             if is_so():

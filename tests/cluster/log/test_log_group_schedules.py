@@ -8,6 +8,7 @@ from poe.broker import control
 from poe.broker.requests.groups import lease_messages
 from poe.broker.requests.log_messages import LOGS, DescribeLogs
 from poe.broker.requests.request_handler import RequestHandler
+from poe.cluster.log.claims import CLAIM_KEY
 from poe.errors import GroupFenced, NotAuthorized, PoeError
 from poe.protocol import Done, Failed, LeaseRequest
 from poe.security.policy import TOPIC
@@ -278,6 +279,39 @@ def test_who_still_answers_is_waited_for_before_another_node_does(nodes, steps):
     nodes.log.resume("a")
     nodes.pass_time(10.0)
     assert late[0][b"t"][0] == pointers[2]
+
+
+def test_who_claims_again_since_it_was_in_doubt_waits_for_who_coordinated_before_it(nodes):
+    pointers = nodes.put_some("a", 5)
+    nodes.commit("b", nodes.join("b"), pointers[1])
+    assert nodes.coordinator("a") == "b"
+    nodes.log.may = lambda lane: lane != ("b", "event", "")  # it hears late of claims
+    nodes.log.hazards = Hazards(lose_ask=1.0, lose_ack=1.0)
+    joined = nodes.begin(
+        "a", "group_join", group="g", member=YOU, mode="ordered", topics=[b"t"], options={}
+    )
+    claimed = nodes.log.catalog[CLAIM_KEY]
+
+    def wait(is_so, seconds=0.05):
+        for _ in range(1000):
+            nodes.begin("b", "group_positions", group="g", member=ME)  # it goes on to answer
+            nodes.pass_time(seconds)
+            if is_so():
+                return
+        pytest.fail("it never came to that")
+
+    wait(lambda: nodes.log.catalog[CLAIM_KEY] != claimed)
+    nodes.log.hazards = Hazards(lose_ask=1.0)
+    doubtful = nodes.log.catalog[CLAIM_KEY]
+    wait(lambda: nodes.log.catalog[CLAIM_KEY] != doubtful)
+    nodes.log.hazards = CALM
+    wait(lambda: joined, 0.005)
+    told = nodes.committed(joined[0]["generation"], pointers[3], YOU)
+    committed = nodes.begin("a", "group_commit", **told)
+    wait(lambda: committed, 0.005)
+    late = nodes.begin("b", "group_positions", group="g", member=ME)
+    nodes.pass_time(0.005)
+    assert not [each for each in late if isinstance(each, dict) and each[b"t"][0] != pointers[3]]
 
 
 def test_without_a_majority_a_member_of_who_knows_what_is_told_soon_to_join_anew(nodes):
