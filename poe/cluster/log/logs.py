@@ -180,6 +180,8 @@ class Logs(GenServer):
         self._refs: dict[bytes, ActorRef] = {}
         self._topics: dict[ActorRef, bytes] = {}
         self._streams: dict[bytes, str] = {}
+        self._unsure: dict[str, list[LogRecord]] = {}
+        """By key, topics that this node has made streams for, and that may not be agreed on."""
         self._refused: dict[bytes, PoeError] = {}
         """Topics of the catalog that cannot be here, and why."""
         self._delays = RestartDelays(self)
@@ -359,6 +361,7 @@ class Logs(GenServer):
         if known is not None:
             created_us = max(created_us, known.description.created_us + 1)
         record = LogRecord.new(topic, created_us, agreed)
+        self._unsure.setdefault(key, []).append(record)
         for stream in record.streams().values():
             replicas, bytes_max = agreed.replicas, self._parts.bytes_max
             await self._ask(partial(self._engine.make_stream, stream, replicas, bytes_max))
@@ -488,6 +491,7 @@ class Logs(GenServer):
         self._records[changed.key] = record
         self._revisions[changed.key] = changed.revision
         is_other = before is not None and before.description.id != record.description.id
+        self._delete_lost(record)
         if before is not None and not before.is_deleted and (record.is_deleted or is_other):
             await self._remove(before)
             self._delete_streams(before.streams().values())
@@ -550,11 +554,17 @@ class Logs(GenServer):
             logger.error("topic %s, which was deleted, is still here: %s", topic_text(topic), error)
             self.send_after(_REMOVE_AGAIN_S, _RemoveDue(record))
 
+    def _delete_lost(self, agreed: LogRecord) -> None:
+        """Delete streams of topics that never will be, since another one of the name is."""
+        for record in self._unsure.pop(agreed.key, ()):
+            if record.description.id != agreed.description.id:
+                self._delete_streams(record.streams().values())
+
     def _delete_streams(self, streams: Iterable[str]) -> None:
         """Have streams of the engine deleted, however often it takes; each node does so.
 
-        Only of topics that the catalog has had, and has no more: it may be heard late, and what is
-        not in it yet may come.
+        Only of topics that the catalog has had, and has no more, or that another one came before:
+        it may be heard late, and what is not in it yet may come.
         """
         for stream in streams:
             told = partial(_post_undeleted, self._slot, stream)
