@@ -75,8 +75,8 @@ class SetPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class FindLivePuts:
-    """Answer the puts of producers that a new segment would be told of, with their pointers."""
+class FindPuts:
+    """Answer all puts of producers that the segment knows of, with their pointers."""
 
 
 @dataclass(frozen=True, slots=True)

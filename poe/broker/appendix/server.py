@@ -26,9 +26,9 @@ from poe.broker.appendix.message import (
     CopyDamaged,
     Describe,
     FindLastPut,
-    FindLivePuts,
     FindPlace,
     FindProducers,
+    FindPuts,
     Finish,
     Get,
     GetRange,
@@ -487,7 +487,7 @@ class AppendixServer(GenServer):
                 answer = self._finish(caller)
             case Configure():
                 answer = self._configure(request)
-            case Apply() | FindPlace() | FindLivePuts() | AppendRecords() | SetPlace():
+            case Apply() | FindPlace() | FindPuts() | AppendRecords() | SetPlace():
                 answer = self._serve_replica(request)
             case _:
                 answer = super().handle_call(request, caller)
@@ -501,8 +501,8 @@ class AppendixServer(GenServer):
                 return self._apply(batches)
             case FindPlace():
                 return segment.place()
-            case FindLivePuts():
-                return segment.live_puts(segment.last_pointer)
+            case FindPuts():
+                return segment.known_puts()
             case AppendRecords(entries, data):
                 if self._space.is_refusing:
                     self._space.check(segment.path, self.monotonic_s())

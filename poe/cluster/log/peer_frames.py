@@ -1,9 +1,13 @@
 """What a replica asks of the same partition's replica at another node, as bytes; pure.
 
 Layout of a question: msgpack [version: 1, stream, operation, arguments …]; of an answer: msgpack
-[version: 1, error or "", fields …]. The entries and records of a segment travel as they lie in it.
+[version: 1, error or "", fields …]. The entries and records of a segment travel as they lie in it;
+puts of a producer that follow one another as [producer, epoch, number of the first, pointers],
+8 bytes each: of 10 000 producers there are 64 each, and all are to have room in one answer.
 """
 
+import struct
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
@@ -136,8 +140,30 @@ def decode_question(payload: bytes) -> Question:
 
 def encode_answer(answer: PeerAnswer) -> bytes:
     """Encode an answer."""
-    packed: bytes = msgpack.packb([_VERSION, "", *answer])
+    fields: list[Any] = [*answer]
+    if isinstance(answer, CopyDescription):
+        fields[-1] = _packed_puts(answer.puts)
+    packed: bytes = msgpack.packb([_VERSION, "", *fields])
     return packed
+
+
+def _packed_puts(puts: Iterable[tuple[PutKey, int]]) -> list[list[object]]:
+    """Return runs of puts of which each has the number that follows."""
+    runs: list[tuple[PutKey, list[int]]] = []
+    following: PutKey | None = None
+    for key, pointer in puts:
+        if key != following:
+            runs.append((key, []))
+        runs[-1][1].append(pointer)
+        producer, epoch, number = key
+        following = producer, epoch, number + 1
+    return [[*first, struct.pack(f">{len(pointers)}Q", *pointers)] for first, pointers in runs]
+
+
+def _unpacked_puts(runs: Iterable[Any]) -> Iterator[tuple[PutKey, int]]:
+    for producer, epoch, first, packed in runs:
+        for number, (pointer,) in enumerate(struct.iter_unpack(">Q", packed), first):
+            yield (producer, epoch, number), pointer
 
 
 def encode_error(why: str) -> bytes:
@@ -155,12 +181,12 @@ def decode_description(payload: bytes) -> CopyDescription:
     place, segments, puts = _answer(payload, 3)
     try:
         told = tuple(CopySegment(*each) for each in segments)
-        known = tuple(((producer, epoch, number), at) for (producer, epoch, number), at in puts)
-    except (TypeError, ValueError) as error:
+        known = tuple(_unpacked_puts(puts))
+    except (TypeError, ValueError, struct.error) as error:
         msg = f"description of a copy: {error}"
         raise RemoteProtocolError(msg) from error
     numbers = [place, *(number for each in told for number in each)]
-    numbers += [number for (_, *others), at in known for number in (*others, at)]
+    numbers += [number for (_, *others), _ in known for number in others]
     if not all(map(_is_number, numbers)) or not all(isinstance(key[0], bytes) for key, _ in known):
         msg = "description of a copy has wrong fields"
         raise RemoteProtocolError(msg)

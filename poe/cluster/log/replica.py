@@ -25,8 +25,8 @@ from poe.broker.appendix.message import (
     AgreedBatch,
     Applied,
     Apply,
-    FindLivePuts,
     FindPlace,
+    FindPuts,
     GetRange,
     Put,
     Sync,
@@ -197,7 +197,8 @@ class Replica(GenServer):
         self._place = 0
         self._state = State.STALLED
         self._why = ""
-        self._follow_id = 0
+        # No other life has the same: what was under way to one that was killed is not for this one.
+        self._follow_id = int.from_bytes(parts.origin[:4]) << 32
         self._publishing = AlarmClock(self, Alarm.PUBLISH)
         self._retrying = AlarmClock(self, Alarm.RETRY)
         self._applied_count = 0
@@ -412,7 +413,8 @@ class Replica(GenServer):
                     await self._make_anew(self._damage)
                     return
                 if is_unknown:
-                    await self._fetch(1)
+                    # What the stream remembers comes from there; who has nothing has no more of it.
+                    await self._fetch(await self._first_place())
                     return
         except PoeError as error:
             self._stall(error)
@@ -441,7 +443,12 @@ class Replica(GenServer):
         """
         self._stop_following()
         place = 0 if self._place == PLACE_UNKNOWN else self._place
-        if not (await self._fetching.is_elsewhere(place) or await self._can_begin_anew()):
+        try:
+            forgotten = await self._first_place() - 1
+        except PoeError as error:
+            self._stall(CopyNotFetched(self._parts.topic, f"{why}; {error}"))
+            return
+        if forgotten and not await self._fetching.is_elsewhere(max(place, forgotten)):
             self._stall(CopyNotFetched(self._parts.topic, f"{why}; no other node has more of it"))
             return
         logger.error("the copy of topic %s is made anew: %s", topic_text(self._parts.topic), why)
@@ -489,7 +496,7 @@ class Replica(GenServer):
         try:
             self._place = await self._fetching.fetch(first_place - 1)
         except CopyNotFetched as error:
-            if await self._can_begin_anew():
+            if first_place <= 1:
                 await self._make_anew("no other node has more of it")
             else:
                 self._stall(error)
@@ -509,14 +516,15 @@ class Replica(GenServer):
         await self._ensure(None)
         self._follow()
 
-    async def _can_begin_anew(self) -> bool:
-        """Return whether the stream remembers all that there ever was."""
+    async def _first_place(self) -> int:
+        """Return from where on the stream remembers what there was; 1: all.
+
+        Raises:
+            PoeError: it is not told now.
+        """
         look = partial(self._parts.engine.stream_state, self._parts.stream, TRY_S)
-        try:
-            state = await self.call(self._parts.door, Ask(look), timeout_s=None)
-        except PoeError:
-            return False
-        return bool(state.first_place <= 1)
+        state: StreamState = await self.call(self._parts.door, Ask(look), timeout_s=None)
+        return max(state.first_place, 1)
 
     # ---- other nodes ----------------------------------------------------------------------------
 
@@ -557,7 +565,7 @@ class Replica(GenServer):
             return CopyDescription(self._place, (), ())
         rows = await describe_route(self, route)
         segments = tuple(segment_of(info) for _, info in rows)
-        puts = await self.call(route.writer, FindLivePuts(), timeout_s=None)
+        puts = await self.call(route.writer, FindPuts(), timeout_s=None)
         return CopyDescription(self._place, segments, tuple(puts))
 
     async def _read(self, after: int, last: int) -> CopyRecords:

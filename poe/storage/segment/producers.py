@@ -70,7 +70,9 @@ def _placed(producer: bytes, epoch: int) -> tuple[bytes, int]:
 
 
 def _put_key(name: bytes, epoch: int, sequence: int) -> PutKey:
-    """Return the put of a pinned producer, as `_placed` was given it."""
+    """Return a put as `_placed` was given it."""
+    if len(name) != FAMILY_BYTES:
+        return name, epoch, sequence
     life = (epoch >> _EPOCH_BITS).to_bytes(PRODUCER_BYTES - FAMILY_BYTES)
     return name + life, epoch & _EPOCH_MASK, sequence
 
@@ -143,10 +145,14 @@ class Producers:
 
     def _named(self, name: bytes, pointer: int) -> tuple[bytes, LastPut]:
         known = self._known[name]
-        producer, epoch, sequence = name, known.epoch, known.newest
-        if len(name) == FAMILY_BYTES:
-            producer, epoch, sequence = _put_key(name, epoch, sequence)
+        producer, epoch, sequence = _put_key(name, known.epoch, known.newest)
         return producer, LastPut(epoch, sequence, pointer)
+
+    def known(self) -> Iterator[tuple[PutKey, int]]:
+        """Yield all puts that are known, and their pointers; those of a producer in their order."""
+        for name, known in self._known.items():
+            for sequence, stored in known.pointers.items():
+                yield _put_key(name, known.epoch, sequence), stored
 
     def live(self, now_us: int) -> Iterator[tuple[PutKey, int]]:
         """Yield the puts, and their pointers, that a new segment is to know of.

@@ -126,13 +126,13 @@ class Receipts:
         puts = [earlier_receipt(put, pointer) for put, pointer in self._loaded().live(now_us)]
         return [*puts, earlier_place(*self._place)] if self._place[0] else puts
 
-    def live(self, now_us: int) -> list[tuple[PutKey, int]]:
-        """Return the puts that a new segment is to know of, and their pointers.
+    def known(self) -> list[tuple[PutKey, int]]:
+        """Return all puts that are known, and their pointers.
 
         Raises:
             ReadFailed: the file cannot be read.
         """
-        return list(self._loaded().live(now_us))
+        return list(self._loaded().known())
 
     def place(self) -> int:
         """Return up to where in the stream of a replicated topic its data goes; 0: not known.

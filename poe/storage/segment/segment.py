@@ -411,13 +411,13 @@ class Segment:
         earlier.append(earlier_place(place, self.last_pointer))
         self.receipts = self._files.make_receipts(earlier, self.size_bytes)
 
-    def live_puts(self, now_us: int) -> list[tuple[PutKey, int]]:
-        """Return the puts of producers that a new segment would be told of, and their pointers.
+    def known_puts(self) -> list[tuple[PutKey, int]]:
+        """Return all puts of producers that it knows of, and their pointers.
 
         Raises:
             ReadFailed: the receipts cannot be read.
         """
-        return [] if self.receipts is None else self.receipts.live(now_us)
+        return [] if self.receipts is None else self.receipts.known()
 
     def _write_receipt(
         self, put: PutKey | None, pointer: int, end: int, data: bytes | memoryview, place: int

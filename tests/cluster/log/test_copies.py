@@ -7,6 +7,7 @@ import pytest
 from poe.broker.requests.log_messages import LOGS, DescribeLogs
 from poe.errors import CorruptRecord
 from poe.protocol import PutId
+from poe.storage.segment.producers import PRODUCERS_COUNT_MAX
 from tests.waiting import wait_until
 
 P = b"p" * 16
@@ -81,6 +82,26 @@ def test_who_has_fetched_knows_producers_as_the_others_do(three):
     three["a"].put_many("t", [b"z"], PutId(P, 4, 2))
     three.wait_same()
     assert three.values("c")[-3:] == [b"x", b"y", b"z"]
+
+
+def test_who_has_fetched_knows_as_many_producers_as_the_others_do(three):
+    """More than a new segment would be told of: all copies answer the next put alike."""
+    three["a"].create_topic("t", replicas=3)
+    names = [b"%016d" % number for number in range(PRODUCERS_COUNT_MAX + 1)]
+    for name in names:
+        three["a"].put_many("t", [name], PutId(name, 0, 0))
+    three.wait_same()
+    three.stop("c")
+    three.wipe("c")
+    [stream] = three.streams.values()
+    stream.forget_to(stream.last_place)
+    three.start("c")
+    three.wait_same()
+    three["b"].put_many("t", [b"next"], PutId(names[0], 0, 1))
+    first = three["a"].put_many("t", [names[0]], PutId(names[0], 0, 0))
+    wait_until(lambda: three.values("c")[-1] == b"next", 10)
+    assert three["c"].put_many("t", [names[0]], PutId(names[0], 0, 0)) == first
+    assert three.are_same()
 
 
 def test_what_is_trimmed_elsewhere_while_a_node_is_away_is_not_kept_there(three):

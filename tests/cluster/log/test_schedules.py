@@ -10,7 +10,14 @@ import pytest
 from poe.broker import control
 from poe.broker.requests.log_messages import LOGS, DescribeLogs
 from poe.cluster.log.peer_frames import DescribeCopy, decode_description, encode_question
-from poe.errors import ActorDead, NoQuorum, PutUnconfirmed, RemoteProtocolError, StorageError
+from poe.errors import (
+    ActorDead,
+    NoQuorum,
+    PoeError,
+    PutUnconfirmed,
+    RemoteProtocolError,
+    StorageError,
+)
 from poe.protocol import PutId
 from poe.storage import SegmentOptions, Store
 from tests.cluster.log.scheduled import Nodes
@@ -160,6 +167,34 @@ def test_a_copy_that_was_trimmed_to_nothing_and_has_lost_its_receipts_is_not_fil
     nodes.pass_time(3.0)
     assert nodes.messages("c") == nodes.messages("a") == [b"on"]
     assert node.files("t") == nodes.nodes["a"].files("t")
+
+
+def test_a_copy_without_receipts_is_not_given_up_for_one_that_has_nothing():
+    nodes = Nodes()
+    for number in range(5):
+        nodes.asked("a", partial(put, b"%d" % number))
+    nodes.pass_time(3.0)
+    away, wiped, node = (nodes.nodes[name] for name in "abc")
+    for one in (away, wiped, node):
+        one.die(one.disk.kill)
+    lose_receipts(node)
+    wiped.wipe()
+    [(name, stream)] = nodes.log.streams.items()
+    stream.forget_to(3)
+    kept = node.files("t")
+    # It does not hear yet that it has missed something.
+    nodes.log.may = lambda lane: lane != ("b", "stream", name)
+    nodes.start(wiped)
+    nodes.pass_time(1.0)
+    nodes.start(node)
+    nodes.pass_time(10.0)
+    assert node.files("t") == kept
+    nodes.log.may = None
+    nodes.start(away)
+    nodes.pass_time(10.0)
+    for each in "abc":
+        assert len(nodes.messages(each)) == 5
+        assert nodes.nodes[each].files("t") == kept
 
 
 @pytest.mark.parametrize("step_count", range(0, 40, 2))
@@ -367,3 +402,42 @@ def test_a_node_that_hears_of_the_past_deletes_no_stream_of_what_there_is_now():
     nodes.pass_time(15.0)
     assert streams <= set(nodes.log.streams)
     assert nodes.messages("c") == nodes.messages("a") == [b"x"]
+
+
+def test_what_was_under_way_to_a_replica_that_was_killed_is_not_for_the_next_one():
+    """Else that would take what follows, and never get what was lost with the one before."""
+    nodes = Nodes()
+    nodes.asked("b", partial(put, b"0"))
+    nodes.pass_time(1.0)
+    node, [name] = nodes.nodes["a"], nodes.log.streams
+    [replica] = node.replicas()
+    node.kill_actor(replica)
+    nodes.put("b", b"x")
+    nodes.steps()
+    nodes.put("b", b"y")
+    nodes.steps(lambda lane: lane[0] != "a")
+    nodes.steps(lambda lane: lane == ("a", "stream", name), count=1)  # y is about to be handed on
+    nodes.now_s += 0.2
+    for one in nodes.nodes.values():
+        one.move_to(nodes.now_s)
+    assert node.replicas() not in ([], [replica])
+    nodes.settle()
+    nodes.pass_time(5.0)
+    for each in "abc":
+        assert nodes.messages(each) == [b"0", b"x", b"y"]
+
+
+def test_of_topics_that_were_made_at_once_only_the_streams_of_one_stay():
+    nodes = Nodes()
+    for number, each in enumerate("abc"):
+        nodes.nodes[each].wall.offset_us = 1000 * number  # else all mean the same topic
+    arguments = {"topic": b"u", "properties": {"replicas": 3, "partitions": 4}}
+    answers = [
+        nodes.ask(each, partial(control, op="topic_create", arguments=arguments)) for each in "abc"
+    ]
+    nodes.pass_time(6.0)
+    made = [answer for [answer] in answers if not isinstance(answer, PoeError)]
+    assert len(made) == 1
+    assert len(nodes.log.streams) == 1 + 4
+    topics = nodes.asked("b", describe)["topics"]
+    assert sorted(each["state"] for each in topics.values()) == ["following"] * (1 + 4)
