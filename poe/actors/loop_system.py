@@ -139,7 +139,7 @@ class LoopSystem(SystemCalls):
         """
         timeout_s = limit_of(timeout_s)
         ended, reasons = threading.Event(), list[Reason]()
-        watcher = self.actors.new_outside_cell("stop", _EndWatcher(reasons.append, ended.set))
+        watcher = self.actors.new_outside_cell("stop", EndWatcher(reasons.append, ended.set))
         run_queue = self.run_queue
         run_queue.enter()
         try:
@@ -163,7 +163,7 @@ class LoopSystem(SystemCalls):
         It is called in whatever thread runs actors then, and must not block or call the system.
         """
         cell = cell_of(ref)
-        watcher = self.actors.new_outside_cell("when_ended", _EndWatcher(action))
+        watcher = self.actors.new_outside_cell("when_ended", EndWatcher(action))
         self.run_queue.run_outside(lambda: watcher.monitor(cell))
 
     def whereis(self, name: str) -> LoopAddress | None:
@@ -231,7 +231,7 @@ class LoopSystem(SystemCalls):
         return event.wait(timeout_s)
 
 
-class _EndWatcher:
+class EndWatcher:
     """Receives the `Down` of an actor, for an application thread."""
 
     def __init__(

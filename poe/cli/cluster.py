@@ -146,7 +146,7 @@ def logs(
         told = connection.control("cluster_logs")
         names = _names(connection)
     if output_format is Format.JSON:
-        write_json(_plain(told))
+        write_json(told)
         return
     engine = told["engine"]
     reached = [name for name, is_there in sorted(engine["nodes"].items()) if is_there]
@@ -190,7 +190,7 @@ def verify(
     with endpoint.connect(timeout_s=None) as connection:
         told = connection.control("cluster_verify", **arguments)
     if output_format is Format.JSON:
-        write_json(_plain(told))
+        write_json(told)
     are_same = True
     for name, rows in sorted(told.items()):
         for row in rows:
@@ -240,16 +240,6 @@ def _verdict(row: dict[str, Any]) -> str:
         return f"DIFFERENT in segments {', '.join(map(str, row['differing']))}, of {compared}"
     behind = row.get("behind", 0)
     return f"the same, {compared}" + (f", {behind} entries behind" if behind > 0 else "")
-
-
-def _plain(told: dict[Any, Any]) -> dict[str, Any]:
-    """Return a map whose keys are text, as JSON wants them."""
-    return {
-        topic_text(key) if isinstance(key, bytes) else key: _plain(value)
-        if isinstance(value, dict)
-        else value
-        for key, value in told.items()
-    }
 
 
 def _time(us: int) -> str:

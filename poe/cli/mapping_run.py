@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from enum import StrEnum
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,7 +34,7 @@ from poe.mapping.station import RunOptions
 from poe.mapping.watch import Watch
 from poe.protocol import DescribedTopic, Socket
 from poe.protocol.pipeline_report import PipelineReport, RuleReport
-from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
+from poe.record import POINTER_MAX
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A mapping: .toml or .py.")]
 
@@ -318,8 +317,7 @@ def _messages(connection: Socket, compiled: Compiled, pointer: int) -> Iterator[
                     break
                 pointers = records.pointers.tolist()
                 behind = pointers[-1]
-                data, starts = bytes(records.data), records.starts.tolist()
-                values = [data[a + RECORD_HEADER_BYTES : b] for a, b in pairwise(starts)]
+                values = records.messages()
                 yield columns_of(
                     topic.name, pointers, values, is_enveloped=topic.properties.envelope
                 )

@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from functools import partial
-from itertools import count, pairwise
+from itertools import count
 from select import PIPE_BUF
 from typing import Annotated, TypeAlias
 
@@ -30,7 +30,7 @@ from poe.cli.sentence import sentence_of
 from poe.errors import CorruptRecord, NotATopic, PoeError, UnknownTopic
 from poe.protocol import FOLLOW_WAIT_S, Socket
 from poe.protocol.envelope import decode
-from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
+from poe.record import POINTER_MAX
 
 Row: TypeAlias = tuple[int, bytes, int]
 """Pointer, message and ordinal, which is 0 where nobody asks for it."""
@@ -236,10 +236,8 @@ def _with_progress(batches: Iterator[list[Row]]) -> Iterator[list[Row]]:
 def _read_numbered(connection: Socket, topic: bytes, pointer: int, limit: int) -> list[Row]:
     """Read records that follow a pointer, with their ordinals."""
     found = connection.read_range(topic, pointer, POINTER_MAX, limit)
-    data = bytes(found.data)
-    bounds = pairwise(found.starts.tolist())
-    messages = (data[start + RECORD_HEADER_BYTES : end] for start, end in bounds)
-    return list(zip(found.pointers.tolist(), messages, count(found.ordinal), strict=False))
+    numbers = zip(found.pairs(), count(found.ordinal), strict=False)
+    return [(*record, number) for record, number in numbers]
 
 
 def _read_plain(connection: Socket, topic: bytes, pointer: int, limit: int) -> list[Row]:

@@ -7,7 +7,6 @@ order, and says when that is done.
 import logging
 from collections import deque
 from collections.abc import AsyncIterator
-from itertools import pairwise
 from typing import Any, Final, NamedTuple, cast
 from weakref import proxy
 
@@ -19,7 +18,7 @@ from poe.broker.requests.request_handler import RequestHandler
 from poe.broker.requests.slices import read_records
 from poe.errors import CorruptRecord, PoeError
 from poe.protocol import RANGE_COUNT_MAX
-from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
+from poe.record import POINTER_MAX
 
 logger = logging.getLogger("poe.cluster")
 
@@ -101,6 +100,5 @@ async def read_log(actor: GenServer, topic: bytes, routes: RoutingTable) -> Asyn
             pointer = error.pointer
             continue
         pointer = int(records.pointers[-1])
-        starts, data = records.starts.tolist(), records.data
-        for begin, end in pairwise(starts):
-            yield bytes(data[begin + RECORD_HEADER_BYTES : end])
+        for message in records.messages():
+            yield message

@@ -38,7 +38,7 @@ from poe.mapping.unit import (
 from poe.protocol import DescribedTopic, IndexedRecords, Socket
 from poe.protocol.envelope import decode
 from poe.protocol.server import Server
-from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
+from poe.record import POINTER_MAX
 from poe.topic_properties import TopicProperties
 
 State = Literal["idle", "running", "retrying", "waiting", "stopped"]
@@ -282,10 +282,7 @@ class Doors:
 
     def _columns(self, records: IndexedRecords) -> Columns:
         pointers = records.pointers.tolist()
-        data = bytes(records.data)
-        begins = (records.starts[:-1] + RECORD_HEADER_BYTES).tolist()
-        ends = records.starts[1:].tolist()
-        values = [data[begin:end] for begin, end in zip(begins, ends, strict=True)]
+        values = records.messages()
         if not self._properties().envelope:
             return Columns(self._place.topic, pointers, values)
         fields = [_opened(value) for value in values]

@@ -139,18 +139,70 @@ def status() -> Exchange[dict[bytes, list[Any]]]:
 
 def info() -> Exchange[dict[bytes, list[dict[str, Any]]]]:
     """Ask for the segments of all topics, page by page."""
-    return _info_behind(b"", {})
+    told: dict[bytes, list[dict[str, Any]]] = {}
+    return _paged("info", {"after": b""}, told.update, end_of, lambda _: told)
 
 
-def _info_behind(
-    after: bytes, told: dict[bytes, list[dict[str, Any]]]
-) -> Exchange[dict[bytes, list[dict[str, Any]]]]:
-    def finish(page: dict[bytes, list[dict[str, Any]]]) -> Any:  # noqa: ANN401 - as `control` says
-        told.update(page)
-        end = end_of(page, after)
-        return told if end is None else _info_behind(end, told)
+def _paged(
+    op: str,
+    place: dict[str, Any],
+    take: Callable[[Any], object],
+    next_of: Callable[[Any, Any], Any],
+    result: Callable[[Any], T],
+) -> Exchange[T]:
+    """Ask for pages behind one another; `next_of` tells behind what the next is, None: no more."""
 
-    return control("info", {"after": after, "count": PAGE_COUNT}, finish)
+    def finish(page: Any) -> Any:  # noqa: ANN401 - as `control` says
+        take(page)
+        behind = next_of(page, place["after"])
+        if behind is None:
+            return result(page)
+        return _paged(op, {**place, "after": behind}, take, next_of, result)
+
+    return control(op, {"count": PAGE_COUNT, **place}, finish)
+
+
+def counters(*, are_all: bool) -> Exchange[dict[str, Any]]:
+    """Ask what a node has done since it started, and its topics, page by page."""
+    told: dict[bytes, dict[str, Any]] = {}
+    return _paged(
+        "counters",
+        {"after": b"", "all": are_all},
+        lambda page: told.update(page["topics"]),
+        lambda page, after: page["next"] if (page["next"] or b"") > after else None,
+        lambda page: {"node": page["node"], "topics": told},
+    )
+
+
+def connections() -> Exchange[list[dict[str, Any]]]:
+    """Ask who is connected, page by page."""
+    told: list[dict[str, Any]] = []
+    return _paged(
+        "connections",
+        {"after": 0},
+        lambda page: told.extend(page["connections"]),
+        lambda page, _: len(told) if page["connections"] and len(told) < page["count"] else None,
+        lambda _: told,
+    )
+
+
+def list_topics(*, are_all: bool) -> Exchange[list[DescribedTopic]]:
+    """Ask for all topics, page by page, but for what their partitions hold."""
+    told: list[DescribedTopic] = []
+
+    def take(page: dict[bytes, dict[str, Any]]) -> None:
+        told.extend(DescribedTopic.from_map(row | {"name": name}) for name, row in page.items())
+
+    return _paged("topic_list", {"after": b"", "all": are_all}, take, end_of, lambda _: told)
+
+
+def topic_names() -> Exchange[list[bytes]]:
+    """Ask for the names of all topics, page by page; a server that is older tells more."""
+    told: list[bytes] = []
+    place = {"after": b"", "brief": True}
+    return _paged(
+        "topic_list", place, lambda page: told.extend(map(bytes, page)), end_of, lambda _: told
+    )
 
 
 def end_of(page: Collection[bytes], after: bytes) -> bytes | None:
@@ -162,24 +214,6 @@ def end_of(page: Collection[bytes], after: bytes) -> bytes | None:
         return None
     end = max(page)
     return end if end > after else None
-
-
-def counters(*, are_all: bool) -> Exchange[dict[str, Any]]:
-    """Ask what a node has done since it started, and its topics, page by page."""
-    return _counters_behind(b"", {}, are_all=are_all)
-
-
-def _counters_behind(
-    after: bytes, told: dict[bytes, dict[str, Any]], *, are_all: bool
-) -> Exchange[dict[str, Any]]:
-    def finish(page: dict[str, Any]) -> Any:  # noqa: ANN401 - as `control` says
-        told.update(page["topics"])
-        behind = page["next"]
-        if behind is not None and behind > after:
-            return _counters_behind(behind, told, are_all=are_all)
-        return {"node": page["node"], "topics": told}
-
-    return control("counters", {"after": after, "count": PAGE_COUNT, "all": are_all}, finish)
 
 
 def events(after: int, limit: int, wait_s: float) -> Exchange[EventPage]:
@@ -196,20 +230,6 @@ def scan(topic: bytes | str, after: int, last: int, **arguments: Any) -> Exchang
     given = {name: value for name, value in arguments.items() if value is not None}
     asked = {"topic": topic_bytes(topic), "after": after, "last": last, **given}
     return control("scan", asked, Scanned.from_map)
-
-
-def connections() -> Exchange[list[dict[str, Any]]]:
-    """Ask who is connected, page by page."""
-    return _connections_behind([])
-
-
-def _connections_behind(told: list[dict[str, Any]]) -> Exchange[list[dict[str, Any]]]:
-    def finish(page: dict[str, Any]) -> Any:  # noqa: ANN401 - as `control` says
-        rows = page["connections"]
-        told.extend(rows)
-        return _connections_behind(told) if rows and len(told) < page["count"] else told
-
-    return control("connections", {"after": len(told), "count": PAGE_COUNT}, finish)
 
 
 def producers(topic: bytes | str) -> Exchange[list[dict[str, Any]]]:
@@ -308,38 +328,6 @@ def _change(op: str, topic: bytes | str, properties: Mapping[str, Any]) -> Excha
               for name, each in properties.items()}  # fmt: skip
     arguments = {"topic": topic_bytes(topic), "properties": values}
     return control(op, arguments, DescribedTopic.from_map)
-
-
-def list_topics(*, are_all: bool) -> Exchange[list[DescribedTopic]]:
-    """Ask for all topics, page by page, but for what their partitions hold."""
-    return _listed_behind(b"", [], are_all=are_all)
-
-
-def topic_names() -> Exchange[list[bytes]]:
-    """Ask for the names of all topics, page by page; a server that is older tells more."""
-    return _named_behind(b"", [])
-
-
-def _named_behind(after: bytes, told: list[bytes]) -> Exchange[list[bytes]]:
-    def finish(page: dict[bytes, Any]) -> Any:  # noqa: ANN401 - as `control` says
-        told.extend(map(bytes, page))
-        end = end_of(page, after)
-        return told if end is None else _named_behind(end, told)
-
-    return control("topic_list", {"after": after, "count": PAGE_COUNT, "brief": True}, finish)
-
-
-def _listed_behind(
-    after: bytes, told: list[DescribedTopic], *, are_all: bool
-) -> Exchange[list[DescribedTopic]]:
-    def finish(page: dict[bytes, dict[str, Any]]) -> Any:  # noqa: ANN401 - as `control` says
-        rows = (row | {"name": name} for name, row in page.items())
-        told.extend(map(DescribedTopic.from_map, rows))
-        end = end_of(page, after)
-        return told if end is None else _listed_behind(end, told, are_all=are_all)
-
-    arguments = {"after": after, "count": PAGE_COUNT, "all": are_all}
-    return control("topic_list", arguments, finish)
 
 
 def copy(

@@ -5,7 +5,9 @@ sends the entries of its index before the records, both as they lie on disk, and
 them with the headers of the records, all at once. Integers are big-endian.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from struct import Struct
 from typing import ClassVar, NamedTuple, Self
 
@@ -95,6 +97,15 @@ class IndexedRecords:
 
     def __len__(self) -> int:
         return len(self.pointers)
+
+    def messages(self) -> list[bytes]:
+        """Return the messages, copied."""
+        data, starts = bytes(self.data), self.starts.tolist()
+        return [data[begin + RECORD_HEADER_BYTES : end] for begin, end in pairwise(starts)]
+
+    def pairs(self) -> Iterator[tuple[int, bytes]]:
+        """Yield pointer and message of each record."""
+        return zip(self.pointers.tolist(), self.messages(), strict=True)
 
     @classmethod
     def of(cls, entries: bytes | memoryview, data: memoryview, ordinal: int = 0) -> Self:

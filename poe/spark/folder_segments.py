@@ -65,7 +65,9 @@ class FolderSegments:
         found = self._folder.span(
             topic, whole.segment, whole.first - 1, whole.last, count, bytes_max
         )
-        return None if found is None else Span(*found)
+        if found is None:
+            return None
+        return Span(found.last_pointer, found.record_count, found.length)
 
     def batches(
         self, whole: SegmentRange, batches: ArrowBatches

@@ -22,7 +22,8 @@ from thespian.actors import ActorSystem
 from poe.actors.actor_cell import ActorCell, LoopAddress
 from poe.actors.call import Call, Start
 from poe.actors.gen_server import GenServer
-from poe.actors.message import Cast, DownSignal, ExitSignal
+from poe.actors.loop_system import EndWatcher
+from poe.actors.message import Cast, ExitSignal
 from poe.actors.reason import NOPROC, NORMAL, Reason, is_word
 from poe.actors.system_calls import SystemCalls
 from poe.errors import ActorDead, CallTimeout, OptionError
@@ -161,7 +162,7 @@ class HostedSystem(SystemCalls):
         timeout_s = limit_of(timeout_s)
         downs: list[Reason] = []
         with self._lock:
-            watcher = self._actors.new_outside_cell("Stop", _Downs(downs))
+            watcher = self._actors.new_outside_cell("Stop", EndWatcher(downs.append))
             cell = self._find(ref)
             monitor = watcher.monitor(cell)
             self._actors.request_stop(cell, reason)
@@ -279,19 +280,6 @@ class _ApplicationOutlet:
 
     def leave(self) -> None:
         """Do nothing: the application ends by itself."""
-
-
-class _Downs:
-    """Receives the one `Down` that `stop` waits for, and keeps its reason."""
-
-    def __init__(self, downs: list[Reason]) -> None:
-        self._downs = downs
-
-    def deliver(self, message: object, sender: object) -> None:
-        """Note the end."""
-        del sender
-        if isinstance(message, DownSignal):
-            self._downs.append(message.reason)
 
 
 def _start_thespian(

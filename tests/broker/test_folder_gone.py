@@ -67,6 +67,24 @@ def test_a_topic_that_lost_its_files_goes_on_in_a_new_segment(sim, what):
     assert messages[-2:] == [b"kept", b"kept, too"]
 
 
+@pytest.mark.parametrize("what", ["folder", "files", "data", "index"])
+def test_a_topic_that_lost_its_files_while_it_slept_goes_on_with_the_next_put(sim, what):
+    folder = sim.folder / "topics/t"
+    sim.advance(3)
+    if what == "folder":
+        shutil.rmtree(folder)
+    else:
+        for path in folder.glob("*" if what == "files" else f"*_{what}"):
+            path.unlink()
+    assert sim.node.put(b"t", b"kept") > 0
+    sim.advance(1)
+    assert sim.node.put(b"t", b"kept, too") > 0
+    sim.stop()
+    sim.start()
+    messages = [message for _, message in read_by_next(sim.node, b"t")]
+    assert messages[-2:] == [b"kept", b"kept, too"]
+
+
 def test_files_lost_while_the_folder_was_gone_are_noticed_when_it_is_back(sim):
     elsewhere = sim.folder.with_name("elsewhere")
     sim.node.put(b"t", b"under way")

@@ -148,11 +148,16 @@ def test_a_span_keeps_its_limits_but_covers_one_record_always(files, folder):
     segment = create(files)
     segment.append([b"x" * 9] * 10, NOW)
     segment.close()
-    assert folder.span(TOPIC, NOW, 0, POINTER_MAX, ALL, ALL) == (NOW + 9, 10, 200)
-    assert folder.span(TOPIC, NOW, 0, NOW + 4, ALL, ALL) == (NOW + 4, 5, 100)
-    assert folder.span(TOPIC, NOW, NOW + 1, POINTER_MAX, 3, ALL) == (NOW + 4, 3, 60)
-    assert folder.span(TOPIC, NOW, NOW + 1, POINTER_MAX, ALL, 59) == (NOW + 3, 2, 40)
-    assert folder.span(TOPIC, NOW, NOW + 1, POINTER_MAX, ALL, 1) == (NOW + 2, 1, 20)
+
+    def span(*asked):
+        found = folder.span(*asked)
+        return found.last_pointer, found.record_count, found.length
+
+    assert span(TOPIC, NOW, 0, POINTER_MAX, ALL, ALL) == (NOW + 9, 10, 200)
+    assert span(TOPIC, NOW, 0, NOW + 4, ALL, ALL) == (NOW + 4, 5, 100)
+    assert span(TOPIC, NOW, NOW + 1, POINTER_MAX, 3, ALL) == (NOW + 4, 3, 60)
+    assert span(TOPIC, NOW, NOW + 1, POINTER_MAX, ALL, 59) == (NOW + 3, 2, 40)
+    assert span(TOPIC, NOW, NOW + 1, POINTER_MAX, ALL, 1) == (NOW + 2, 1, 20)
     assert folder.span(TOPIC, NOW, NOW + 9, POINTER_MAX, ALL, ALL) is None
 
 

@@ -54,6 +54,7 @@ from poe.errors import (
     OptionError,
     PoeError,
     ProducerFenced,
+    ReadFailed,
     RepeatedPut,
     SequenceGap,
     StorageError,
@@ -231,10 +232,18 @@ class AppendixServer(GenServer):
                 return message
             return self._serve(request, caller)
         except StorageError as error:
-            return self._refuse(error, is_put=kind is Put)
+            return self._refuse(error, request, caller)
 
-    def _refuse(self, error: StorageError, *, is_put: bool) -> Error:
-        if isinstance(error, CorruptRecord):
+    def _refuse(self, error: StorageError, request: object, caller: Call) -> Any:  # noqa: ANN401
+        """Answer what the disk did not let be, and see to it that the topic goes on."""
+        is_put = type(request) is Put
+        is_lost = isinstance(error, ReadFailed) and isinstance(error.__cause__, FileNotFoundError)
+        if is_put and is_lost and not self._space.is_gone:
+            # It slept, so that nobody has looked for its files.
+            self._segment.lose("its files are not there any more")
+            self._go_on_elsewhere("are gone")
+            return self._sync.send_on(caller)
+        if isinstance(error, CorruptRecord) or (is_lost and self._is_copy):
             logger.error("topic %r is damaged: %s", self._topic, error)
             if self._is_copy:
                 self.cast(REGISTRY, CopyDamaged(self._topic, str(error)))
@@ -385,8 +394,13 @@ class AppendixServer(GenServer):
         if not segment.takes_puts or segment.is_in_place():
             return
         segment.fail("its data file was removed, renamed or replaced")
-        logger.error("segment %s: %s; %d messages can be read as long as it is open",
-                     segment.path, segment.failure, segment.count)  # fmt: skip
+        self._go_on_elsewhere("can be read as long as it is open")
+
+    def _go_on_elsewhere(self, messages: str) -> None:
+        """Have the topic go on in a new segment; `messages` says what becomes of those of this."""
+        segment = self._segment
+        logger.error("segment %s: %s; %d messages %s",
+                     segment.path, segment.failure, segment.count, messages)  # fmt: skip
         self.cast(REGISTRY, LimitReached(self._topic, self.ref))
 
     def _touch(self) -> None:

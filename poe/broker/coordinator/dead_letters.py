@@ -7,7 +7,7 @@ where it came from and why. One that was an envelope already keeps its key and i
 """
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 from poe.broker.appendix.message import GetRange
 from poe.broker.groups.dead_letters import Dying
@@ -18,8 +18,7 @@ from poe.broker.requests.log_messages import LOGS, CreateLog
 from poe.broker.requests.request_handler import RequestHandler
 from poe.broker.requests.slices import read_records
 from poe.errors import CorruptRecord, InvalidEnvelope, TopicExists, TopicNotCreated
-from poe.protocol import IndexedRecords, PutId, envelope
-from poe.record import RECORD_HEADER_BYTES
+from poe.protocol import PutId, envelope
 from poe.topic_properties import TopicProperties
 
 _BYTES_MAX = 8 * 1024 * 1024
@@ -70,7 +69,7 @@ class DeadLetters:
             records = read_records(dying.unit, found)
             is_enveloped = self._is_enveloped(dying.unit)
             letters += [
-                dead_letter(dying, *each, is_enveloped=is_enveloped) for each in _messages(records)
+                dead_letter(dying, *each, is_enveloped=is_enveloped) for each in records.pairs()
             ]
             pointer = found.records.last_pointer
         # Also of messages that are gone: without this put those behind it would be refused.
@@ -132,12 +131,6 @@ def dead_letter(dying: Dying, pointer: int, message: bytes, *, is_enveloped: boo
             key, value, had = envelope.decode(message)
             return envelope.encode(key, value, {**(had or {}), **headers, "poe.envelope": b"1"})
     return envelope.encode(None, message, headers)
-
-
-def _messages(records: IndexedRecords) -> Iterator[tuple[int, bytes]]:
-    starts = records.starts.tolist()
-    for pointer, begin, end in zip(records.pointers.tolist(), starts, starts[1:], strict=False):
-        yield pointer, bytes(records.data[begin + RECORD_HEADER_BYTES : end])
 
 
 def _headers(dying: Dying) -> dict[str, bytes]:

@@ -19,8 +19,7 @@ from typing import Any, Final, NamedTuple
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 
 from poe.broker.coordinator.waiting import Batch, Entry, Number, Waiting, entry, pointer_of
-from poe.protocol import IndexedRecords
-from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
+from poe.record import POINTER_MAX
 
 DELAYED_TOPIC: Final = b"poe.delayed"
 
@@ -113,7 +112,7 @@ class DelayedHistory:
     def __init__(self) -> None:
         self._topics: dict[bytes, _TopicHistory] = {}
 
-    def add(self, pointer: int, record: memoryview) -> None:
+    def add(self, pointer: int, record: bytes | memoryview) -> None:
         """Take the next record; one that means nothing is left out."""
         values = _decode(record)
         if not values:
@@ -141,13 +140,6 @@ class DelayedHistory:
             pointers += map(pointer_of, chain(entries, *(batch.entries for batch in begun)))
         waiting.need(sorted(pointers))
         return waiting
-
-
-def records_of(records: IndexedRecords) -> Iterator[tuple[int, memoryview]]:
-    """Yield the pointer and the message of each record."""
-    starts = records.starts.tolist()
-    for pointer, begin, end in zip(records.pointers.tolist(), starts, starts[1:], strict=False):
-        yield pointer, records.data[begin + RECORD_HEADER_BYTES : end]
 
 
 def _decode(record: bytes | memoryview) -> list[Any]:

@@ -16,7 +16,6 @@ from poe.broker.coordinator.delayed_log import (
     encode_done,
     encode_intent,
     encode_void,
-    records_of,
 )
 from poe.broker.coordinator.waiting import Batch, Done, Number, pointer_of
 from poe.broker.registry.routing_table import RoutingTable
@@ -149,7 +148,7 @@ class DelayedPut(GenServer):
 
 def _later(records: IndexedRecords, wanted: set[int]) -> dict[int, list[bytes]]:
     found = {}
-    for pointer, record in records_of(records):
+    for pointer, record in records.pairs():
         if pointer in wanted and (later := decode_later(record)) is not None:
             found[pointer] = later.messages
     return found

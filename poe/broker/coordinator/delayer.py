@@ -16,7 +16,6 @@ from poe.broker.coordinator.delayed_log import (
     DelayedHistory,
     Later,
     encode_later,
-    records_of,
 )
 from poe.broker.coordinator.delayed_put import (
     DelayedMarks,
@@ -226,7 +225,7 @@ class Delayer(GenServer):
                 continue
             pointer = int(records.pointers[-1])
             self._records_count += len(records)
-            for each in records_of(records):
+            for each in records.pairs():
                 history.add(*each)
             await self.sleep(_TURN_S)
         self._waiting = waiting = history.waiting()

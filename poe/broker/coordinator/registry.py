@@ -50,7 +50,7 @@ from poe.errors import (
     UnknownGroup,
 )
 from poe.protocol import RANGE_COUNT_MAX, IndexedRecords
-from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
+from poe.record import POINTER_MAX
 from poe.storage import Clock, Messages
 from poe.supervision import start_dynamic_child
 from poe.topic_name import folder_name
@@ -361,11 +361,7 @@ class GroupRegistry(GenServer):
 
 
 def _entries(records: IndexedRecords) -> list[Entry]:
-    starts, data = records.starts.tolist(), records.data
-    decoded = [
-        Entry.decode(pointer, data[begin + RECORD_HEADER_BYTES : end])
-        for pointer, begin, end in zip(records.pointers.tolist(), starts, starts[1:], strict=False)
-    ]
+    decoded = (Entry.decode(*each) for each in records.pairs())
     return [each for each in decoded if each is not None]
 
 

@@ -113,6 +113,8 @@ class TopicCopies:
         segment = self._servers.owned[writer][1]
         damage = next((each.damage[0] for each in self._store.topics[topic] if each.damage), "")
         damage = segment.failure or damage
+        if not damage and not segment.is_in_place():
+            damage = "its data file was removed, renamed or replaced"
         last_pointer, timestamp, base = segment.last_pointer, segment.timestamp, segment.base
         return CopyWriter(writer, last_pointer, count, timestamp, segment.count, base, damage)
 

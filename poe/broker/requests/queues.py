@@ -45,7 +45,6 @@ from poe.errors import (
 from poe.errors.short_text import short_repr
 from poe.protocol import IndexedRecords
 from poe.protocol.maps import take_text
-from poe.record import RECORD_HEADER_BYTES
 from poe.storage import POINTER_MAX, Messages
 from poe.topic_name import folder_name
 from poe.topic_properties import is_reserved
@@ -183,13 +182,7 @@ async def _queue_browse(handler: RequestHandler, arguments: Arguments) -> dict[s
     messages = []
     if found.records is not None:
         records = IndexedRecords.of(found.records.entries, memoryview(found.records.data))
-        starts = records.starts.tolist()
-        messages = [
-            [pointer, bytes(records.data[begin + RECORD_HEADER_BYTES : end])]
-            for pointer, begin, end in zip(
-                records.pointers.tolist(), starts, starts[1:], strict=False
-            )
-        ]
+        messages = list(map(list, records.pairs()))
     return {"unit": found.unit, "last": found.last, "messages": messages}
 
 

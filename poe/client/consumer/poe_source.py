@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from itertools import pairwise
 from typing import Any
 
 from poe.client.async_retrying_socket import AsyncRetryingSocket
@@ -33,7 +32,7 @@ from poe.errors import (
 from poe.protocol import FOLLOW_WAIT_S, RANGE_COUNT_MAX, IndexedRecords, Removed
 from poe.protocol.arguments import check_pointer
 from poe.protocol.envelope import Enveloped, decode
-from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
+from poe.record import POINTER_MAX
 
 _log = logging.getLogger(__name__)
 
@@ -384,9 +383,7 @@ class PartitionReader:
     def _taken_apart(self, records: IndexedRecords) -> Fetched:
         """Return the messages of records, and go on behind them."""
         pointers = records.pointers.tolist()
-        data = bytes(records.data)
-        starts = records.starts.tolist()
-        values = [data[start + RECORD_HEADER_BYTES : end] for start, end in pairwise(starts)]
+        values = records.messages()
         ordinals = range(records.ordinal, records.ordinal + len(pointers))
         if self.has_envelope:
             return self._unwrapped(pointers, values, ordinals)

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
-from itertools import pairwise
 from typing import Any, Final
 
 from poe.client.async_socket import AsyncSocket
@@ -18,7 +17,7 @@ from poe.gateway.console import judging
 from poe.gateway.console.level import Level
 from poe.gateway.console.visit import Row, Visit, named, safe
 from poe.protocol.pipeline_report import PipelineReport, QueryReport, RuleReport
-from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
+from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
 
 LIMIT_MAX: Final = 100_000
@@ -143,10 +142,9 @@ async def _feed(  # noqa: PLR0913, PLR0917 - two bounds go through all topics
             if not len(records):
                 break
             pointers = records.pointers.tolist()
-            data, starts = bytes(records.data), records.starts.tolist()
-            messages = [data[a + RECORD_HEADER_BYTES : b] for a, b in pairwise(starts)]
-            await judging.send(process, [topic, pointers, messages, found.properties.envelope])
-            behind, count, size = pointers[-1], count - len(pointers), size - len(data)
+            asked = [topic, pointers, records.messages(), found.properties.envelope]
+            await judging.send(process, asked)
+            behind, count, size = pointers[-1], count - len(pointers), size - len(records.data)
     return count, size
 
 

@@ -1,6 +1,5 @@
 """Reads messages for pages, and shows them: in part where they are large, always as text."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
@@ -10,8 +9,7 @@ import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 from poe.client.async_socket import AsyncSocket
 from poe.errors import InvalidEnvelope, RequestRefused
 from poe.protocol import envelope
-from poe.protocol.ranges import IndexedRecords
-from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
+from poe.record import POINTER_MAX
 
 PREVIEW_BYTES: Final = 2048
 """Of a message in a list."""
@@ -26,7 +24,7 @@ async def read(
 ) -> list[Pair]:
     """Return messages behind a pointer, oldest first; of large ones fewer, but one at least."""
     found = await connection.read_range(topic, after, last, limit, _PAGE_BYTES)
-    return list(_pairs(found))
+    return list(found.pairs())
 
 
 async def before(
@@ -43,12 +41,6 @@ async def before(
         if limit == 1 or len(pairs) >= min(limit, behind - begin):
             return pairs
         limit = max(1, min(limit // 2, len(pairs)))
-
-
-def _pairs(found: IndexedRecords) -> Iterator[Pair]:
-    starts = found.starts.tolist()
-    for number, pointer in enumerate(found.pointers.tolist()):
-        yield pointer, bytes(found.data[starts[number] + RECORD_HEADER_BYTES : starts[number + 1]])
 
 
 async def one(connection: AsyncSocket, topic: bytes, pointer: int) -> bytes:

@@ -21,7 +21,6 @@ import os
 import time
 from collections.abc import Coroutine, Mapping
 from http import HTTPStatus
-from itertools import pairwise
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -54,7 +53,7 @@ from poe.gateway.http.record import record_of, text_member
 from poe.gateway.http.reply import json_reply
 from poe.protocol import ControlRequest, envelope
 from poe.protocol.leases import MEMBER_BYTES, LeaseReply, LeaseRequest
-from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
+from poe.record import POINTER_MAX
 from poe.security.policy import GROUP
 
 WAIT_MAX_S: Final = 60.0
@@ -489,12 +488,8 @@ def _rows(unit: bytes, fetched: Fetched) -> list[dict[str, Any]]:
 
 def _messages(reply: LeaseReply, *, is_envelope: bool) -> list[dict[str, Any]]:
     """Return what was leased; each message's range is that from `after` to `pointer`."""
-    data, starts = bytes(reply.records.data), reply.records.starts.tolist()
     rows, after = [], reply.lease.after
-    for pointer, (begin, end) in zip(
-        reply.records.pointers.tolist(), pairwise(starts), strict=True
-    ):
-        message = data[begin + RECORD_HEADER_BYTES : end]
+    for pointer, message in reply.records.pairs():
         record = _opened(message) if is_envelope else record_of(None, message, None)
         rows.append({"after": after, "pointer": pointer} | record)
         after = pointer

@@ -732,6 +732,16 @@ class Segment:
         """Note that its disk has failed: the topic is to go on in a new segment."""
         self._failure = reason
 
+    def lose(self, reason: str) -> None:
+        """Be a reader of files that are not there any more, with nothing left to write or to cut.
+
+        Its topic is to go on in a new segment; what was in this one cannot be read.
+        """
+        self.fail(reason)
+        self._forget_files()
+        self.role = Role.READER
+        self.durability.found(self._extent(self._sums))
+
     def begin_cut(self, failure: str) -> Callable[[], None]:
         """Give up what no good sync has covered, and be a reader of the rest; for a failed writer.
 
@@ -878,8 +888,8 @@ class Segment:
         self._files.remove()
 
     def is_in_place(self) -> bool:
-        """Return whether the data file has its name still; one that is not open may have it."""
-        return self._reader is None or self._files.is_in_place(self._reader.file)
+        """Return whether the data file has its name still; of one that is not open, some file."""
+        return self._files.is_in_place(None if self._reader is None else self._reader.file)
 
     def check_damage(self) -> None:
         """Refuse to go on behind damage where that was asked for.

@@ -208,10 +208,13 @@ class SegmentFiles:
         """Make sums for a segment of another program, see `recovery.adopt`."""
         return adopt(self.files, self.path, self._store_id, base)
 
-    def is_in_place(self, data: OpenFile) -> bool:
-        """Look whether the data file has its name still; what cannot be looked at has it."""
+    def is_in_place(self, data: OpenFile | None) -> bool:
+        """Look whether the data file has its name still, or any file; what cannot be seen has it."""
+        path = self.path + "_data"
         with contextlib.suppress(OSError):
-            return self.files.is_in_place(self.path + "_data", data)
+            if data is None:
+                return self.files.size(path) is not None
+            return self.files.is_in_place(path, data)
         return True
 
     def check_format(self) -> None:

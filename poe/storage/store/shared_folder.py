@@ -56,14 +56,6 @@ class StoredSegment(NamedTuple):
     size_bytes: int
 
 
-class StoredSpan(NamedTuple):
-    """What a read would cover."""
-
-    last_pointer: int
-    record_count: int
-    size_bytes: int
-
-
 class StoredRecords(NamedTuple):
     """Records side by side, oldest first: message i is `data[starts[i] + 11 : starts[i + 1]]`."""
 
@@ -200,7 +192,7 @@ class SharedFolder:
 
     def span(  # noqa: PLR0913, PLR0917 - a segment, a range of it, and two limits
         self, topic: bytes, timestamp: int, after: int, last: int, limit: int, bytes_max: int
-    ) -> StoredSpan | None:
+    ) -> FileSlice | None:
         """Return what a read of one segment would cover, by its index.
 
         Args:
@@ -218,10 +210,7 @@ class SharedFolder:
             CorruptRecord, ReadFailed: as `segments`.
         """
         opened = self._open(topic, timestamp)
-        if opened is None:
-            return None
-        found = opened.find(after, last, limit, bytes_max)
-        return None if found is None else _span_of(found)
+        return None if opened is None else opened.find(after, last, limit, bytes_max)
 
     def read(
         self, topic: bytes, timestamp: int, after: int, last: int, *, with_data: bool = True
@@ -305,10 +294,6 @@ class SharedFolder:
         if not is_rising:
             raise CorruptRecord(path + "_index", 0)
         return first, last, count, size_bytes
-
-
-def _span_of(found: FileSlice) -> StoredSpan:
-    return StoredSpan(found.last_pointer, found.record_count, found.length)
 
 
 def _common_extent(index: OpenFile, data: OpenFile, count: int, size_bytes: int) -> tuple[int, int]:

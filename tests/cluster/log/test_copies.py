@@ -1,6 +1,8 @@
 """A node's copy of a replicated topic, after whatever may befall it: the same as all others."""
 
 import contextlib
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,7 @@ from poe.broker.requests.log_messages import LOGS, DescribeLogs
 from poe.errors import CorruptRecord
 from poe.protocol import PutId
 from poe.storage.segment.producers import PRODUCERS_COUNT_MAX
+from tests.cluster.log.replicated import replicated
 from tests.waiting import wait_until
 
 P = b"p" * 16
@@ -138,6 +141,29 @@ def test_a_copy_of_which_all_files_are_gone_is_made_anew(three):
     three.start("c")
     three.wait_same()
     assert is_sound(three, "c")
+
+
+def are_open(folder):
+    """Whether this process has a file below a folder open."""
+    found = set()
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found.add(str(path.readlink()))
+    return any(each.startswith(f"{folder}/") for each in found)
+
+
+def test_a_copy_that_lost_its_files_while_it_slept_is_made_anew(tmp_path):
+    with replicated(tmp_path, worker_timeout=0.1) as three:
+        three["a"].create_topic("t", replicas=3, count_limit=100)
+        fill(three)
+        three.wait_same()
+        folder = tmp_path / "c/topics/t"
+        wait_until(lambda: not are_open(folder), 10)
+        shutil.rmtree(folder)
+        three["a"].put("t", b"on")
+        three.wait_same()
+        assert is_sound(three, "c")
+        assert three.values("c")[-1] == b"on"
 
 
 def damage(three, name="c", at=0):
