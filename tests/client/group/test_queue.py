@@ -213,11 +213,12 @@ def test_many_threads_share_a_queue(node):
         for each in threads:
             each.start()
         try:
-            wait_until(lambda: is_all_done(node, last))
+            wait_until(lambda: len(found) >= 1000)
         finally:
             is_over.set()
             for each in threads:
                 each.join()
+        wait_until(lambda: is_all_done(node, last))
     assert sorted(map(int, filter(None, found))) == list(range(1000))
 
 
@@ -230,7 +231,7 @@ def test_a_queue_lives_through_a_restart_of_its_server(serve, queues, tmp_path):
     node.stop()
     node = serve(dir=tmp_path / "data", port=port)
     last = node.put("jobs", b"more")
-    found = set()
+    found: set[bytes | None] = set()
     while not found >= {*VALUES[3:], b"more"}:
         try:
             with jobs.get(20) as job:
