@@ -24,9 +24,16 @@ MARKS_OF_FILE = re.compile(r"^pytestmark = (?:\[[^]]*\]|.*)$", flags=re.MULTILIN
 # that tests interrupt would then not hear it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# No deadlines: a test's time depends on what else the machine does, and a shared machine would
-# turn it into a random failure. pytest-timeout ends a test that hangs.
-settings.register_profile("dev", max_examples=30, deadline=None, print_blob=True)
+# No deadlines, nor a look at how fast examples are made: a test's time depends on what else the
+# machine does, and a shared machine would turn it into a random failure. pytest-timeout ends a test
+# that hangs.
+settings.register_profile(
+    "dev",
+    max_examples=30,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.register_profile(
     "ci",
     max_examples=30,

@@ -31,7 +31,7 @@ def socket(tmp_path_factory) -> Iterator[protocol.Socket]:
         yield socket
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     batches=st.lists(BATCHES, max_size=12),
     ranges=st.lists(st.tuples(PLACES, PLACES, BOUNDS), min_size=1, max_size=5),

@@ -8,6 +8,7 @@ import asyncio
 import gc
 import shutil
 import sys
+from collections import Counter
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -237,7 +238,8 @@ class WaysAgreement(RuleBasedStateMachine):
         self.runner.close()
         shutil.rmtree(self.home)
         gc.collect()
-        assert lasting_descriptors(self.home) == self.descriptors
+        # Others may close some of theirs meanwhile, as clients of a node that other tests share do.
+        assert not Counter(lasting_descriptors(self.home)) - Counter(self.descriptors)
 
 
 TestWays = KILLING(WaysAgreement.TestCase)

@@ -29,7 +29,7 @@ CONSUMER = python_process.ROOT / "docs" / "consumer.md"
 GROUPS = python_process.ROOT / "docs" / "groups.md"
 PRODUCER = python_process.ROOT / "docs" / "producer.md"
 MAPPING = python_process.ROOT / "docs" / "mapping.md"
-DEADLINE_S = 30
+DEADLINE_S = 100
 PORT_SHOWN, GATEWAY_PORT_SHOWN = "5555", "8000"
 GATEWAY = re.compile(r"^\$ [^\n]*(poe gateway|:8000/).*\n(?:(?!\$ ).*\n)*", flags=re.MULTILINE)
 

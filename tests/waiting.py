@@ -1,3 +1,10 @@
 """The tests' only way to wait."""
 
-from poe.testing import wait_until as wait_until  # noqa: PLC0414 - so it is exported
+from collections.abc import Callable
+
+from poe import testing
+
+
+def wait_until(condition: Callable[[], object], timeout_s: float = 30.0) -> None:
+    """As the one for everybody, with time for a machine on which much else runs."""
+    testing.wait_until(condition, timeout_s)

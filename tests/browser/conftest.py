@@ -76,7 +76,7 @@ class View:
         ]
         self.context.add_cookies(cookies)
         self.page = self.context.new_page()
-        self.page.set_default_timeout(10_000)
+        self.page.set_default_timeout(30_000)
         self.wrong: list[str] = []
         self.page.on("console", self._note_line)
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))

@@ -6,10 +6,10 @@ import time
 import pytest
 
 from poe.node import Node
-from poe.testing import wait_until
 from tests.broker.nodes import kill
 from tests.browser.conftest import View, violations
 from tests.gateway.console.conftest import Shown
+from tests.waiting import wait_until
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
 
@@ -75,6 +75,7 @@ def test_puts_are_seen_live(view):
     wait_until(lambda: card.inner_text() != before, 20)
 
 
+@pytest.mark.alone
 def test_a_crash_is_on_the_screen_with_its_cause_within_a_second(view):
     page = view.show("tree", "scrubber")
     page.get_by_text("Last restart").wait_for(state="detached")

@@ -14,7 +14,7 @@ from poe.cli import main
 from tests.python_process import environment
 from torture.server import is_readable
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 def poe(*arguments, stdin=b"", port=None, **variables):

@@ -29,7 +29,7 @@ def run_demo(folder):
         [sys.executable, DEMO],
         capture_output=True,
         text=True,
-        timeout=55,
+        timeout=110,
         check=False,
         env=environment(LOGHUB=str(folder)),
     )

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from poe.client import Consumer, Queue
-from poe.testing import wait_until
 from tests.cli.processes import Background, complaint, poe, poe_here
 from tests.client.consumers import VALUES, url
+from tests.waiting import wait_until
 
 OPTIONS = {"retry_s": 0, "attempts_max": 2}
 
@@ -108,7 +108,7 @@ def test_dead_letters_are_told_and_put_back(node, run, properties):
     with Queue(url(node), "jobs", group_options=OPTIONS) as queue:
         for _ in range(2):
             queue.get().nack(reason="no way")
-        wait_until(lambda: any(each.startswith(b"workers.dead") for each in node.topics()), 5)
+        wait_until(lambda: any(each.startswith(b"workers.dead") for each in node.topics()))
         assert run("queue", "dead", "workers") == (
             f"jobs\t{pointer}\t2 attempts\tno way\tpoison\\n\n"
         )
@@ -174,7 +174,7 @@ def test_a_program_that_runs_on_after_the_end_is_told_to_end(node, tmp_path):
             "poe: 1 program was still running after --stop-timeout (0.2 s), and told to end\n"
         )
     pid = int((tmp_path / "pid").read_text())
-    wait_until(lambda: not Path(f"/proc/{pid}").exists(), 10)
+    wait_until(lambda: not Path(f"/proc/{pid}").exists())
     with Queue(url(node), "jobs") as queue:
         assert queue.get().attempts == 0
 

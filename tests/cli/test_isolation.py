@@ -156,6 +156,7 @@ def slow_client(port):
     return slow
 
 
+@pytest.mark.alone
 def test_a_client_that_does_not_take_its_reply_is_cut_off_within_five_seconds(isolated):
     with slow_client(isolated.port):
         began_s = time.monotonic()
@@ -165,6 +166,7 @@ def test_a_client_that_does_not_take_its_reply_is_cut_off_within_five_seconds(is
     assert b"clients were cut off" in stderr
 
 
+@pytest.mark.alone
 def test_a_node_that_hangs_is_killed_when_the_service_ends(isolated):
     pid = node_pid(isolated)
     os.kill(pid, signal.SIGSTOP)

@@ -308,7 +308,7 @@ def test_a_follower_whose_user_is_removed_is_cut_off(own, home, as_alice):
         follower.read_until(b"one\n")
         poe_here("user", "remove", "alice", "--users", own.users)
         assert poe("reload", "--port", own.port, "--dir", own.data, **home).returncode == 0
-        wait_until(lambda: follower.process.poll() is not None, 5.0)
+        wait_until(lambda: follower.process.poll() is not None)
     assert follower.process.returncode == ExitCode.FAILURE
 
 

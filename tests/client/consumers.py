@@ -5,7 +5,7 @@ from typing import Any
 
 from poe.client.consumer.async_consumer import AsyncConsumer
 from poe.client.consumer.consumer import Consumer
-from poe.testing import wait_until
+from tests.waiting import wait_until
 
 VALUES = [b"message %d" % number for number in range(10)]
 
@@ -98,5 +98,5 @@ def put_segments(node, *messages):
     pointers = []
     for message in messages:
         pointers.append(node.put("t", message))
-        wait_until(lambda: dict(node.info())[b"t"][-1][1].count == 0, 10)
+        wait_until(lambda: dict(node.info())[b"t"][-1][1].count == 0)
     return pointers

@@ -155,6 +155,7 @@ async def test_call_cancelled_before_its_turn_sends_nothing():
         assert await client.write("t", [b"later"]) == 99
 
 
+@pytest.mark.slow
 async def test_socket_outlives_a_call_that_timed_out():
     def script(peer: Peer) -> None:
         assert peer.receive()[0] == 0
@@ -162,8 +163,8 @@ async def test_socket_outlives_a_call_that_timed_out():
         peer.send(1, record(1, b"late"))
         peer.send(3, pointer_body(2))
 
-    async with connected(script, timeout_s=0.05) as client:
-        with pytest.raises(CallTimeout, match=r"within 0\.05 s"):
+    async with connected(script, timeout_s=1) as client:
+        with pytest.raises(CallTimeout, match=r"within 1(\.0)? s"):
             await client.read("t", 0, 1)
         assert await client.write("t", [b"m"]) == 2
 

@@ -12,9 +12,9 @@ from poe import protocol
 from poe.client import Consumer, Producer
 from poe.errors import FrameTooLarge, PoeError, RemoteProtocolError
 from poe.protocol.frames import FRAME_MAX, FrameReader, frame_header
-from poe.testing import wait_until
 from tests.cli.processes import complaint
 from tests.cli.processes import poe as poe_command
+from tests.waiting import wait_until
 
 HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
 FOREIGN = [

@@ -36,10 +36,10 @@ from poe.errors import (
     TlsFailed,
 )
 from poe.security import Certificate, Scram, Tls, Token, TokenFile
-from poe.testing import wait_until
 from tests.broker.users_file import UsersFile
 from tests.python_process import ROOT
 from tests.tls import Certificates
+from tests.waiting import wait_until
 
 TOPIC = b"orders"
 
@@ -359,6 +359,7 @@ def test_a_token_is_rotated_under_load_without_a_gap(place, token_file):
 
 
 @pytest.mark.slow
+@pytest.mark.alone  # a token is good for three seconds, and must be renewed in them
 def test_tokens_that_expire_are_renewed_on_connections_that_go_on(place, monkeypatch):
     """The function gives a new one each time; nobody reconnects."""
     monkeypatch.setattr("poe.protocol.renewal._PAUSE_MIN_S", 0.05)

@@ -6,8 +6,8 @@ from poe.client import AsyncConsumer, AsyncProducer, Consumer, Producer
 from poe.client.consumer import poe_source
 from poe.client.producer.payload import Message
 from poe.errors import InvalidPayload, PropertyMismatch
-from poe.testing import wait_until
 from tests.ports import free_port
+from tests.waiting import wait_until
 
 WAIT_S = 10
 

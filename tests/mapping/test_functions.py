@@ -44,6 +44,7 @@ def test_a_function_that_ends_its_thread_has_an_error_and_is_not_called_again(er
     assert calls == [b"a", b"bad", b"c"]
 
 
+@pytest.mark.slow
 def test_a_call_that_hangs_is_left_and_the_rest_goes_on():
     let_go = threading.Event()
 
@@ -52,10 +53,10 @@ def test_a_call_that_hangs_is_left_and_the_rest_goes_on():
             let_go.wait()
         return message.value
 
-    runner = InThread(Call(function=function, name="f", timeout_s=0.05))
+    runner = InThread(Call(function=function, name="f", timeout_s=1.0))
     try:
         answers = runner.run(messages(b"a", b"hang", b"c"))
-        assert answers == [Answer(b"a"), Answer(None, "it took longer than 0.05 s"), Answer(b"c")]
+        assert answers == [Answer(b"a"), Answer(None, "it took longer than 1 s"), Answer(b"c")]
         with pytest.raises(FunctionsHang, match="calls of f have not come back"):
             runner.run(messages(*[b"hang"] * HANGING_MAX))
     finally:

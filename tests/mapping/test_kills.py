@@ -114,6 +114,7 @@ class World:
 
     def wait_until_done(self, timeout_s=60):
         deadline_s = time.monotonic() + timeout_s
+        lag = None
         while time.monotonic() < deadline_s:
             with contextlib.suppress(PoeError), self.connect() as socket:
                 lag = socket.control("group_lag", group="mapping.sort")

@@ -18,7 +18,8 @@ from poe.mapping.unit import Read
 from poe.mapping.watch import Watch
 from poe.protocol.envelope import encode
 from poe.protocol.server import Server
-from poe.testing import broker, wait_until
+from poe.testing import broker
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -225,7 +226,7 @@ def test_a_batch_that_was_planned_with_other_rules_is_refused(server, names):
     member = {"group": group, "member": b"m" * 16}
     control = server.node.control
     told = control("group_join", mode="ordered", topics=[source.encode()], options={}, **member)
-    wait_until(lambda: control("group", group=group)["units"][0]["owner"] is not None, 10)
+    wait_until(lambda: control("group", group=group)["units"][0]["owner"] is not None)
     told = control("group_heartbeat", generation=told["generation"], owned=[], wait_s=0, **member)
     positions = {source.encode(): [0, plan.encode()]}
     control("group_commit", generation=told["generation"], positions=positions, **member)

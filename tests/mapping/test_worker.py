@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from poe.actors import LoopSystem
 from poe.mapping.worker import Worker
-from poe.testing import wait_until
+from tests.waiting import wait_until
 
 
 def test_a_worker_that_ends_holds_up_no_thread_that_has_another_started():
@@ -21,5 +21,5 @@ def test_a_worker_that_ends_holds_up_no_thread_that_has_another_started():
             ended.append(not thread.is_alive())
 
         system.start(Worker, SimpleNamespace(is_used=True), over)
-        wait_until(lambda: ended, timeout_s=10)
+        wait_until(lambda: ended)
     assert ended == [True]

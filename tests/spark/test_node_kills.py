@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from poe import protocol
 from poe.client import Consumer, Delivery, Producer
 from tests.cluster.log.conftest import nats_program as nats_program  # noqa: PLC0414 - a fixture
 from tests.cluster.log.test_log_faults import make_topic
-from tests.cluster.nodes import Nodes, RunningNode, nodes
+from tests.cluster.nodes import CALL_S, PORT, Nodes, RunningNode, nodes
 from tests.python_process import environment
 from tests.waiting import wait_until
 
@@ -120,7 +121,8 @@ class Work:
 
 def are_same(node: RunningNode) -> bool:
     """Whether the copies of all topics are the same at all nodes."""
-    rows = [row for rows in node.control("cluster_verify").values() for row in rows]
+    with protocol.socket(node.host.client_address, PORT, timeout_s=CALL_S * 4) as socket:
+        rows = [row for rows in socket.control("cluster_verify").values() for row in rows]
     assert not any(row["differing"] for row in rows), rows
     return len(rows) == 6 and not any("error" in row or row["behind"] for row in rows)
 

@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from poe.testing import wait_until
 from tests.client.consumers import url
 from tests.client.group.member_process import SESSION_S, TOPICS, MemberProcess
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -12,10 +12,10 @@ import pytest
 
 from poe import protocol
 from poe.client.group.dead_letter import DeadLetter
-from poe.testing import wait_until
 from tests.client.consumers import url
 from tests.client.group.poisoned_worker import ATTEMPTS_MAX, BATCH, GROUP, POISON, TOPIC
 from tests.python_process import ROOT, environment
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from poe.testing import wait_until
 from tests.client.consumers import url
 from tests.python_process import ROOT, environment
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -15,9 +15,9 @@ from poe.errors import (
     UnknownGroup,
     UnknownOption,
 )
-from poe.testing import wait_until
 from tests.client.consumers import VALUES, url
 from tests.client.group.queues import GROUP_OPTIONS
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_each_message_is_worked_on_once(node, worker, kind):
         handle(job)
 
     with worker(handle if kind == "function" else handle_async) as pool:
-        wait_until(lambda: floor(node) == last, 10)
+        wait_until(lambda: floor(node) == last)
     assert sorted(found) == VALUES
     assert pool.statistics()["done"] == 10
     assert pool.join()
@@ -59,8 +59,8 @@ def test_each_message_is_worked_on_once(node, worker, kind):
 def test_no_more_handlers_run_at_a_time_than_may(node, worker):
     node.put_many("jobs", VALUES)
     barrier = threading.Barrier(3)
-    with worker(lambda _: barrier.wait(5), concurrency=2) as pool:
-        wait_until(lambda: pool.statistics()["working"] == 2, 5)
+    with worker(lambda _: barrier.wait(20), concurrency=2) as pool:
+        wait_until(lambda: pool.statistics()["working"] == 2)
         assert barrier.n_waiting <= 2
         barrier.abort()
 
@@ -76,14 +76,14 @@ def test_a_handler_that_raises_has_its_message_tried_again(node, worker, caplog)
             raise ValueError(job)
 
     with worker(handle):
-        wait_until(lambda: floor(node) == last, 10)
+        wait_until(lambda: floor(node) == last)
     assert sorted(attempts) == [*[0] * 10, 1, 2]
 
 
 def test_a_handler_may_say_itself_what_becomes_of_its_message(node, worker):
     last = node.put("jobs", b"nonsense")
     with worker(lambda job: job.dead("it is nonsense")):
-        wait_until(lambda: b"workers.dead" in node.topics() and floor(node) == last, 10)
+        wait_until(lambda: b"workers.dead" in node.topics() and floor(node) == last)
 
 
 def test_a_stop_lets_handlers_end_that_run(node, worker):
@@ -93,20 +93,20 @@ def test_a_stop_lets_handlers_end_that_run(node, worker):
 
     def handle(job):
         has_begun.set()
-        may_end.wait(5)
+        may_end.wait(20)
         found.append(job.value)
 
     pool = worker(handle, concurrency=1)
     pool.start()
-    assert has_begun.wait(5)
+    assert has_begun.wait(20)
     stopping = threading.Thread(target=pool.stop)
     stopping.start()
     assert not pool.join(0.3)
     may_end.set()
-    stopping.join(10)
+    stopping.join(20)
     assert found == VALUES[:1]
     with worker(lambda job: found.append(job.value)):
-        wait_until(lambda: floor(node) == last, 10)
+        wait_until(lambda: floor(node) == last)
     assert sorted(found) == VALUES
 
 
@@ -121,10 +121,10 @@ def test_a_stop_waits_no_longer_than_it_may(node, worker):
 
     pool = worker(hang, concurrency=1, stop_timeout_s=0.05)
     pool.start()
-    assert has_begun.wait(5)
+    assert has_begun.wait(20)
     pool.stop()
     with worker(lambda job: found.append((job.value, job.attempts))):
-        wait_until(lambda: found == [(b"long", 0)], 10)
+        wait_until(lambda: found == [(b"long", 0)])
     may_end.set()
 
 
@@ -135,7 +135,7 @@ def test_a_pool_whose_slots_fail_too_often_says_so(node, worker, monkeypatch, ca
     node.stop()
     pool.start()
     with pytest.raises(ActorDead, match="too often"):
-        pool.join(10)
+        pool.join(20)
     pool.stop()
 
 
@@ -152,7 +152,7 @@ def test_a_pool_that_its_group_refuses_says_so_at_once_and_is_not_tried_again(
 ):
     node.control("group_create", group="workers", mode="ordered", topics=["jobs"])
     with worker(print, concurrency=3, **options) as pool, pytest.raises(error):
-        pool.join(10)
+        pool.join(20)
     assert [each.exc_info for each in caplog.records if each.levelno >= logging.ERROR] == [None]
 
 
@@ -160,7 +160,7 @@ def test_a_pool_whose_group_is_deleted_says_so_and_makes_no_other(node, worker, 
     worked = threading.Event()
     node.put("jobs", b"one")
     with worker(lambda _: worked.set(), concurrency=2) as pool:
-        assert worked.wait(10)
+        assert worked.wait(20)
         node.control("group_delete", group="workers", force=True)
         node.put("jobs", b"two")
         with pytest.raises(UnknownGroup):

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 async def test_each_way_to_produce_can_be_awaited(node, url):
-    async with AsyncProducer(url) as producer:
+    async with AsyncProducer(url, linger_s=60.0) as producer:
         sent = await producer.produce_sync("ways", [b"a", b"b"])
         assert isinstance(sent, Sent)
         delivery = await producer.produce_async("ways", b"c")

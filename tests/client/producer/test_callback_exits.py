@@ -8,7 +8,8 @@ import pytest
 
 from poe.client import AsyncProducer, Delivery, Failed, Producer
 from poe.errors import MassageFailed, PickerFailed
-from poe.testing import broker, wait_until
+from poe.testing import broker
+from tests.waiting import wait_until
 
 
 class NoneAtAll(BaseException):

@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from poe.client import Producer
-from poe.testing import broker, wait_until
+from poe.testing import broker
+from tests.waiting import wait_until
 
 
 @pytest.fixture

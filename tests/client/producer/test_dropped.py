@@ -10,8 +10,9 @@ import pytest
 
 from poe.client import AsyncProducer, Delivery, Producer, Sent
 from poe.errors import CallTimeout, Dropped
-from poe.testing import broker, wait_until
+from poe.testing import broker
 from tests.client.simulated import QueueWorld
+from tests.waiting import wait_until
 
 SIDES = pytest.mark.parametrize("side", ["oldest", "newest"])
 WHY = Dropped(b"t", "oldest")

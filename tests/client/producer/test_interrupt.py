@@ -9,7 +9,8 @@ import time
 import pytest
 
 from poe.client import AsyncProducer, Producer
-from poe.testing import broker, wait_until
+from poe.testing import broker
+from tests.waiting import wait_until
 
 
 def is_in(ident, name):

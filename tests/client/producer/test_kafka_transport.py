@@ -283,7 +283,7 @@ def test_a_process_whose_producer_is_closed_without_a_broker_ends_at_once(cluste
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline() == "closed\n"
-        process.wait(2)
+        process.wait(20)
         assert "destroyed" not in process.stderr.read()
 
 

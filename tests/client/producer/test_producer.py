@@ -27,9 +27,9 @@ from poe.errors import (
     WouldBlock,
 )
 from poe.protocol.envelope import decode
-from poe.testing.waiting import wait_until
 from tests.ports import free_port
 from tests.protocol.scripted_server import Peer, ScriptedServer, older, pointer_body
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +60,7 @@ def messages(node, topic):
 
 
 def test_each_way_to_produce_tells_where_its_messages_are(node, url, topic):
-    with Producer(url) as producer:
+    with Producer(url, linger_s=1.0) as producer:
         one = producer.produce_sync(topic, b"a")
         several = producer.produce_sync(topic, [b"b", b"c"])
         at_once = producer.publish(topic, b"d").result(5)

@@ -7,8 +7,8 @@ import pytest
 
 from poe.client import Delivery, Producer, Sent
 from poe.protocol.envelope import decode
-from poe.testing.waiting import wait_until
 from tests.broker.server_process import ServerProcess
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

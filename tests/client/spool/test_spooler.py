@@ -25,8 +25,8 @@ from poe.errors import (
     SegmentLocked,
 )
 from poe.testing.broker import broker
-from poe.testing.waiting import wait_until
 from tests.client.spooled_life import Life, World, numbers
+from tests.waiting import wait_until
 
 NOWHERE = "poe://127.0.0.1:1"
 

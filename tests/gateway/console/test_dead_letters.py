@@ -3,7 +3,7 @@
 import pytest
 
 from poe.client import Queue
-from poe.testing import wait_until
+from tests.waiting import wait_until
 
 TRIES = {"attempts_max": 1}
 
@@ -21,7 +21,7 @@ def queue(console, topic, group):
     with Queue(url, topic, group=group, group_options=TRIES) as queue:
         for reason in ("no way", "broken"):
             queue.get().dead(reason)
-        wait_until(lambda: len(letters(console, group)) == 2, 10)
+        wait_until(lambda: len(letters(console, group)) == 2)
         yield queue
 
 
@@ -87,7 +87,7 @@ def test_a_letter_is_compared_with_the_last_good_message_of_its_key(console, top
     with Queue(url, topic, group=group, group_options=TRIES) as queue:
         for job in (queue.get(), queue.get(), queue.get()):
             job.dead("no") if job.value == b"bad" else job.ack()
-        wait_until(lambda: len(letters(console, group)) == 1, 10)
+        wait_until(lambda: len(letters(console, group)) == 1)
     pointer = letters(console, group)[0]["pointer"]
     told = console.http.get(f"groups/{group}/dead/good", params={"pointer": pointer}).json()
     assert "bad" in told["letter"]["preview"]

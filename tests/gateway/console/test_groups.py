@@ -4,7 +4,7 @@ import pytest
 
 from poe.client import Consumer, Queue
 from poe.protocol import socket as connect
-from poe.testing import wait_until
+from tests.waiting import wait_until
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from poe.gateway.console.lags import Lags, behind, of_topic
 from poe.gateway.console.overview import disk_of
 from poe.protocol import socket as connect
-from poe.testing import wait_until
+from tests.waiting import wait_until
 
 
 @pytest.mark.parametrize(

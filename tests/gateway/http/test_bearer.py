@@ -19,8 +19,8 @@ pytestmark = pytest.mark.slow
 
 MEMBER = "0123456789abcdef0123456789abcdef"
 EVERYTHING = {"prefixes": "", "group_prefixes": ""}
-REVOKED_WITHIN_S = 5.5
-"""An answer of the broker holds for 5 s."""
+REVOKED_WITHIN_S = 15.0
+"""An answer of the broker holds for 5 s; the rest is for a machine on which much else runs."""
 
 
 class House:
@@ -253,6 +253,7 @@ def test_without_the_broker_nobody_is_refused_but_told_to_retry(tmp_path):
         wait_until(lambda: bob.get("/topics/shared").status_code == 403, timeout_s=TIMEOUT_S)
 
 
+@pytest.mark.alone
 def test_thousands_of_wrong_tokens_disturb_nobody(house, alice):
     alice.post("/sync/shared", content=b"x")
     tokens = [make_token("alice")[0] for _ in range(4_000)]

@@ -7,9 +7,9 @@ from urllib.parse import unquote_to_bytes
 import pytest
 
 from poe.client import Consumer, Received
-from poe.testing import wait_until
 from tests.client.consumers import url
 from tests.gateway.http.front import stored
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,7 @@ def test_what_is_put_for_later_comes_later(front, node, topic, path):
     assert abs(reply.json()["due_us"] - soon.timestamp() * 1e6) < 10
     front.http.post(f"/{path}/{topic}", content=b"delayed", params={"delay_s": 0.2})
     front.http.post(f"/sync/{topic}", content=b"now")
-    wait_until(lambda: len(stored(node, topic)) == 3, 5)
+    wait_until(lambda: len(stored(node, topic)) == 3)
     assert stored(node, topic) == [b"now", b"delayed", b"at"]
 
 
@@ -67,7 +67,7 @@ def test_what_comes_later_is_as_the_topic_has_it(front, node, topic):
             found.extend(reader.receive())
             return len(found) == 3
 
-        wait_until(have_all, 5)
+        wait_until(have_all)
     assert sorted((each.key or b"", each.value or b"") for each in found) == [
         (b"", b""),
         (b"a", b"1"),

@@ -18,6 +18,7 @@ from poe import Node
 from tests.broker.nodes import connect, kill
 from tests.gateway.http.front import Front
 from tests.python_process import ROOT
+from tests.waiting import wait_until
 
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
 DASHBOARD = ROOT / "deploy" / "grafana.json"
@@ -131,13 +132,17 @@ def test_rules_load_and_all_queries_find_what_a_gateway_tells(prometheus, front,
     with connect(node) as client:
         with pytest.raises(Exception, match="message"):
             client.write("orders", [b"x" * 2000])
-        for _ in range(4):
+
+        def has_rate():
+            # A rate is of two looks, and on a busy machine some are not in time.
             node.put("orders", b"m" * 100)
             node.next("orders", 0)
             front.http.post("/sync/posted", content=b"x")
             node.sync()
-            time.sleep(0.4)  # so that there is a rate
-    prometheus.wait("poe:topic_messages_in:rate1m{topic='orders'} > 0")
+            time.sleep(0.4)
+            return prometheus.query("poe:topic_messages_in:rate1m{topic='orders'} > 0")
+
+        wait_until(has_rate, 60)
     rules = prometheus.evaluated_rules()
     assert len(rules) == 10
     assert {rule["health"] for rule in rules} == {"ok"}
