@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SERVICES = (("serve",), ("gateway",), ("pipeline", "run"))
+SERVICES = (("serve",), ("gateway",), ("pipeline", "run"), ("mapping", "run"))
 """The commands that go on."""
 
 

@@ -15,6 +15,7 @@ import typer
 from poe.cli.endpoint import LOOK_TIMEOUT_S, Endpoint
 from poe.cli.exit_code import ExitCode
 from poe.cli.group import printable
+from poe.cli.hangup import tell_hangups
 from poe.cli.log import LEVELS, start_logging
 from poe.cli.output import counted, write_error, write_line
 from poe.cli.pipeline import needs_spark, run_to_the_end
@@ -102,6 +103,7 @@ def run(  # noqa: PLR0913 - the options of a command
         return run_to_the_end(
             pipeline, endpoint, master=master, available_now=available_now, config={}
         )
+    tell_hangups()
     options = RunOptions(may_repeat=may_repeat)
     where = endpoint.url.partition("://")[2]
     with Runner(rules, endpoint.url, options, Watch(file, rules), **endpoint.options) as runner:

@@ -247,7 +247,8 @@ class ClusterMissing(ClusterError):
 
     def __init__(self) -> None:
         super().__init__(
-            "a cluster needs eclipse-zenoh; install it by `pip install poe-queue[cluster]`"
+            "a cluster needs eclipse-zenoh; install the extra poe-queue[cluster]: "
+            "pip install '.[cluster]' in a checkout"
         )
 
 

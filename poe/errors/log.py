@@ -40,8 +40,8 @@ class LogEngineMissing(ClusterError):
     def __init__(self, what: str) -> None:
         self.what = what
         super().__init__(
-            f"the replicated log needs {what}; install it by `pip install poe-queue[log]`, or name "
-            "an engine of your own: `--log-engine nats://host:4222`"
+            f"the replicated log needs {what}; install the extra poe-queue[log]: pip install "
+            "'.[log]' in a checkout, or name an engine of your own: `--log-engine nats://host:4222`"
         )
 
 

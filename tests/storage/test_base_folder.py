@@ -165,6 +165,9 @@ FOREIGN = {
     "a program's folder": ["package.json", "src/main.js"],
     "a file in the place of topics": ["topics"],
     "topics of another program": ["topics/index.html", "index.html"],
+    "topics of another program alone": ["topics/index.html"],
+    "files of another program in topics": ["topics/physics/index.html"],
+    "folders of another program in topics": ["topics/physics/drafts/index.html"],
     "files in topics whose names are almost segments'": ["topics/news/01_data", "news"],
     "a folder in the place of store.lock": ["store.lock/x"],
     "segments that are not below topics": ["news/1361043504873813_data"],
@@ -209,7 +212,6 @@ def test_a_folder_is_adopted_once(tmp_path):
         "store.meta_new",
         "quarantine/x",
         "store.meta",
-        "topics/strange/notes",
     ],
 )
 def test_what_stands_in_an_empty_or_interrupted_folder_is_no_obstacle(tmp_path, path):

@@ -24,8 +24,8 @@ _BEFORE_BYTES: Final = 256
 """Of these, bytes before the match, where that is further behind."""
 _MEMORY_MAX: Final = 4 * 1024 * 1024
 _NO_RE2: Final = (
-    "this node has no RE2; install its extra with `pip install 'poe-queue[mapping]'`, or search "
-    "for text"
+    "this node has no RE2; install the extra poe-queue[mapping]: pip install '.[mapping]' in a "
+    "checkout, or search for text"
 )
 
 

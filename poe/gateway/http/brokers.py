@@ -54,16 +54,17 @@ class Brokers:
             return await asyncio.to_thread(self._topics_of_kafka, timeout_s)
         return await self.ask(_names, timeout_s)
 
-    async def reach(self, timeout_s: float) -> None:
-        """Have one of them answer.
+    async def health(self, timeout_s: float) -> str:
+        """Have one of them answer, and return how it is: `ok`, or `refusing`, since it has no room.
 
         Raises:
             PoeError: none does in time.
         """
         if self.is_kafka:
             await self.topics(timeout_s)
-        else:
-            await self.ask(lambda socket: socket.control("health"), timeout_s)
+            return "ok"
+        told = await self.ask(lambda socket: socket.control("health"), timeout_s)
+        return str(told["status"])
 
     async def find(self, topic: bytes, timeout_s: float) -> DescribedTopic | None:
         """Return what a topic of Poe has; None where nobody knows.

@@ -28,7 +28,7 @@ _PORT_MAX = 65535
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _OUR_SITES = frozenset({b"same-origin", b"none"})
 """The user has typed the address, or a page of this gateway asks."""
-_METHODS = b"GET, HEAD, PATCH, POST, PUT"
+_METHODS = b"DELETE, GET, HEAD, PATCH, POST, PUT"
 _EXPOSED = b"Poe-Next, Poe-Pointer, Poe-Partition, Retry-After"
 _PREFLIGHT_AGE_S = b"600"
 

@@ -1,7 +1,7 @@
 """What those ask who watch the gateway: is it alive, is it of use, how much does it do.
 
 GET /healthz    200 as long as it runs
-GET /readyz     200 if the broker answers, else 503
+GET /readyz     200 if the broker answers and takes puts, else 503
 GET /metrics    counts and times, as Prometheus reads them
 GET /disco      the name of this process, as of kafboy's Erlang node
 """
@@ -52,7 +52,7 @@ class HealthRoutes:
         """Return whether posts would be delivered now.
 
         Raises:
-            RequestRefused: the gateway stops, or no broker answers.
+            RequestRefused: the gateway stops, no broker answers, or the node takes no puts.
         """
         del request
         if self.is_stopping:
@@ -60,11 +60,14 @@ class HealthRoutes:
                 HTTPStatus.SERVICE_UNAVAILABLE, "the gateway is stopping; use another one"
             )
         try:
-            await self._brokers.reach(self._options.read_timeout_s)
+            status = await self._brokers.health(self._options.read_timeout_s)
         except PoeError as error:
             raise RequestRefused(
                 HTTPStatus.SERVICE_UNAVAILABLE, f"no broker answers: {error}"
             ) from error
+        if status != "ok":
+            why = f"the node is {status}; `poe status` there tells why"
+            raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, why)
         return json_reply({"status": "ready"})
 
     async def get_metrics(self, request: Request) -> Response:

@@ -59,7 +59,7 @@ def open_base(base: Path | Files, options: StoreOptions) -> Files:
         allowed += "write to the same files; or set allow_network_file_system"
         raise OptionError("dir", base.base, allowed)
     if not options.adopt_folder and not (_has_meta(base) or _has_segments(base)):
-        foreign = foreign_names(base.list_folder(""), _is_ours)
+        foreign = foreign_names(base.list_folder(""), _is_ours) or _foreign_topics(base)
         check_no_foreign("dir", base.base, foreign, "a store")
     if options.store_id is not None:
         found = read_store_id(base)
@@ -92,6 +92,21 @@ def _has_segments(base: Files) -> bool:
 def _is_ours(entry: FolderEntry) -> bool:
     """Return whether a server may have made a file or folder before there was a first segment."""
     return entry.is_folder == _OWN.get(entry.name)
+
+
+def _foreign_topics(base: Files) -> list[str]:
+    """Return what lies below `topics/` where no segment does: a server makes empty folders first."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        entries = base.list_folder(TOPICS_FOLDER)
+        inner = [
+            FolderEntry(f"{topic}/{each.name}", each.is_folder)
+            for topic, is_folder in entries
+            if is_folder
+            for each in _entries(base, topic)
+        ]
+        found = foreign_names([*entries, *inner], lambda each: each in entries and each.is_folder)
+        return [f"{TOPICS_FOLDER}/{each}" for each in found]
+    return []
 
 
 def _entries(base: Files, topic: str) -> list[FolderEntry]:

@@ -111,7 +111,7 @@ def only_in_path(monkeypatch, tmp_path):
 
 
 def test_without_a_program_the_sentence_says_how_to_get_one(only_in_path):
-    with pytest.raises(LogEngineMissing, match=r"pip install poe-queue\[log\]"):
+    with pytest.raises(LogEngineMissing, match=r"pip install '\.\[log\]'"):
         find_server()
 
 

@@ -2,11 +2,25 @@
 
 import pytest
 
+from poe import Node
+from tests.gateway.http.front import Front
+from tests.waiting import wait_until
+
 pytestmark = pytest.mark.slow
 
 
 def test_a_gateway_with_its_broker_is_ready(front):
     assert front.http.get("/readyz").json() == {"status": "ready"}
+
+
+def test_a_gateway_whose_node_takes_no_puts_is_not_ready(tmp_path):
+    folder, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    with Node(dir=folder, port=0) as node, Front(node) as front:
+        folder.rename(elsewhere)
+        wait_until(lambda: front.http.get("/readyz").status_code == 503, 20)
+        assert "the node is refusing" in front.http.get("/readyz").text
+        elsewhere.rename(folder)
+        wait_until(lambda: front.http.get("/readyz").status_code == 200, 20)
 
 
 def test_metrics_are_those_of_the_gateway_and_of_its_producer(front, topic):
