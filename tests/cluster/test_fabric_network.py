@@ -10,7 +10,8 @@ from tests.cluster.program import Program
 from tests.waiting import wait_until
 
 pytest.importorskip("zenoh")
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+# How soon peers answer is what is judged here.
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.alone]
 
 LOAD_BYTES = 16 * 1024
 """200 times a second: 26 Mbit/s to each peer."""
