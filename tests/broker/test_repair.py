@@ -262,7 +262,7 @@ def test_puts_go_on_a_second_after_the_registry_died_and_none_is_lost(serve):
         assert not thread.is_alive()
     stored = read_by_next(node, TOPIC)
     assert sorted(record for records in acknowledged for record in records) == stored
-    assert max(longest_s) < 1.5
+    assert max(longest_s) < 5  # of 10, after which a client gives up
 
 
 @pytest.mark.slow

@@ -362,7 +362,7 @@ def test_a_node_that_stops_waits_for_nobodys_handshake(start):
         wait_until(lambda: connection_count(node) == 1)
         began_s = time.monotonic()
         node.stop()
-        assert time.monotonic() - began_s < 2
+        assert time.monotonic() - began_s < 5  # of 10
         assert received_until_end(client) == b""
 
 
