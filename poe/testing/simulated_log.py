@@ -4,20 +4,22 @@
 does what a real one promises, and fails as one fails: nodes are cut off, servers pause, elections
 take their time, acknowledgements get lost, streams forget.
 
-By default everything is done and told at once. With `dice` it waits, in lanes of which each keeps
-its order, until `step` does one thing of a lane that the dice choose; `hazards` says how often what
-goes wrong. The same calls with the same dice do the same.
+By default everything is done and told at once, in whichever thread asks for it: nodes of one
+process have a thread each, of which one at a time is let in. With `dice` it waits, in lanes of
+which each keeps its order, until `step` does one thing of a lane that the dice choose; `hazards`
+says how often what goes wrong. The same calls with the same dice do the same.
 """
 
 import math
 import random
+import threading
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, update_wrapper
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from poe.cluster.log.engine import (
     CatalogChanged,
@@ -144,6 +146,32 @@ class _Asked:
             self.told(outcome)
 
 
+class _Locked(Protocol):
+    lock: threading.RLock
+
+
+_Self = TypeVar("_Self", bound=_Locked)
+_Params = ParamSpec("_Params")
+_Result = TypeVar("_Result")
+
+
+def _one_at_a_time(
+    method: Callable[Concatenate[_Self, _Params], _Result],
+) -> Callable[Concatenate[_Self, _Params], _Result]:
+    """Let one thread at a time into all such methods of a log, and of its engines.
+
+    Else two that append at once would have the same place, and what is followed would come to a
+    node out of its order.
+    """
+
+    def locked(self: _Self, /, *args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
+        with self.lock:
+            return method(self, *args, **kwargs)
+
+    update_wrapper(locked, method)
+    return locked
+
+
 Lane = tuple[str, str, object]
 """A node, what waits there, and which of several such."""
 
@@ -159,6 +187,7 @@ class SimulatedLog:
         dice: random.Random | None = None,
         hazards: Hazards = CALM,
     ) -> None:
+        self.lock = threading.RLock()
         self.names = list(names)
         self.now_us = now_us
         self.skew_us = 0
@@ -189,16 +218,19 @@ class SimulatedLog:
 
     # ---- what happens to servers ----------------------------------------------------------------
 
+    @_one_at_a_time
     def cut(self, name: str) -> None:
         """Cut a node's server off from the others."""
         self._cut.add(name)
 
+    @_one_at_a_time
     def heal(self, name: str) -> None:
         """Have it reach the others again; it gets what it has missed."""
         self._cut.discard(name)
         self._release_late()
         self._look_at(name)
 
+    @_one_at_a_time
     def pause(self, name: str) -> None:
         """Stop a node's server: nothing comes of it; what it was asked for may be done later."""
         self._paused.add(name)
@@ -206,22 +238,26 @@ class SimulatedLog:
         if engine is not None:
             engine.time_out()
 
+    @_one_at_a_time
     def resume(self, name: str) -> None:
         """Have it go on."""
         self._paused.discard(name)
         self._release_late()
         self._look_at(name)
 
+    @_one_at_a_time
     def begin_election(self) -> None:
         """Have nobody lead."""
         self.is_leaderless = True
 
+    @_one_at_a_time
     def end_election(self) -> None:
         """Have somebody lead again, who has some of what was under way."""
         self.is_leaderless = False
         self._release_late()
         self.spread()
 
+    @_one_at_a_time
     def lose_connection(self, name: str) -> None:
         """Have a node lose its server for a moment: what is under way is in doubt.
 
@@ -233,6 +269,7 @@ class SimulatedLog:
             engine.time_out()
             engine.rewind()
 
+    @_one_at_a_time
     def mend(self) -> None:
         """End everything that goes wrong."""
         self.hazards = CALM
@@ -244,6 +281,7 @@ class SimulatedLog:
 
     # ---- one thing after the other --------------------------------------------------------------
 
+    @_one_at_a_time
     def step(self) -> bool:
         """Do one thing that waits, and may be done; return whether there was any."""
         assert self.dice is not None
@@ -260,6 +298,7 @@ class SimulatedLog:
         do()
         return True
 
+    @_one_at_a_time
     def expire(self) -> None:
         """Tell that it is in doubt what has been under way for too long."""
         for engine in list(self._engines.values()):
@@ -355,6 +394,7 @@ class SimulatedEngine:
 
     def __init__(self, log: SimulatedLog, name: str) -> None:
         self._log = log
+        self.lock = log.lock
         self._name = name
         self._hear: Callable[[EngineEvent], None] | None = None
         self._followed: dict[str, tuple[int, int]] = {}
@@ -368,6 +408,7 @@ class SimulatedEngine:
         """Name of its node."""
         return self._name
 
+    @_one_at_a_time
     def open(self, hear: Callable[[EngineEvent], None]) -> None:
         """Begin."""
         self._hear = hear
@@ -376,6 +417,7 @@ class SimulatedEngine:
         self._tell(Connected(VERSION))
         self.catch_up()
 
+    @_one_at_a_time
     def close(self) -> None:
         """Leave."""
         self._hear = None
@@ -385,6 +427,7 @@ class SimulatedEngine:
         for each in asked:
             each.tell(each.in_doubt)
 
+    @_one_at_a_time
     def abandon(self) -> None:
         """Be gone as a node is that was killed: nobody is told anything."""
         self._is_gone = True
@@ -439,6 +482,7 @@ class SimulatedEngine:
 
     # ---- entries --------------------------------------------------------------------------------
 
+    @_one_at_a_time
     def publish(
         self,
         stream: str,
@@ -485,6 +529,7 @@ class SimulatedEngine:
             else:
                 self._end(asked, Stored(place))
 
+    @_one_at_a_time
     def follow(self, stream: str, after_place: int, follow_id: int) -> None:
         """Follow a stream."""
         self._followed[stream] = (after_place, follow_id)
@@ -495,6 +540,7 @@ class SimulatedEngine:
         """Note nothing: all is in memory anyway."""
         del stream, follow_id, place
 
+    @_one_at_a_time
     def unfollow(self, stream: str) -> None:
         """Follow it no more."""
         self._followed.pop(stream, None)
@@ -589,6 +635,7 @@ class SimulatedEngine:
 
         self._log.later(self.name, "ask", "", arrive)
 
+    @_one_at_a_time
     def make_stream(
         self,
         stream: str,
@@ -607,6 +654,7 @@ class SimulatedEngine:
 
         self._ask(f"stream {stream}", told, make)
 
+    @_one_at_a_time
     def delete_stream(self, stream: str, told: Callable[[PoeError | None], None]) -> None:
         """Delete a stream."""
 
@@ -616,6 +664,7 @@ class SimulatedEngine:
 
         self._ask(f"stream {stream}", told, delete)
 
+    @_one_at_a_time
     def put_catalog(
         self, key: str, value: bytes, revision: int, told: Callable[[int | PoeError], None]
     ) -> None:
@@ -632,6 +681,7 @@ class SimulatedEngine:
 
         self._ask("the topics of the cluster", told, put)
 
+    @_one_at_a_time
     def stream_state(
         self, stream: str, deadline_s: float, told: Callable[[StreamState | PoeError], None]
     ) -> None:
@@ -651,6 +701,7 @@ class SimulatedEngine:
 
         self._ask(f"stream {stream}", told, look)
 
+    @_one_at_a_time
     def state(self, deadline_s: float, told: Callable[[EngineState | PoeError], None]) -> None:
         """Look at the engine."""
         asked = self._begin(told, NoQuorum("the engine"), deadline_s)
@@ -663,6 +714,7 @@ class SimulatedEngine:
 
         self._log.later(self.name, "ask", "", look)
 
+    @_one_at_a_time
     def lead(self, stream: str, node: str, told: Callable[[PoeError | None], None]) -> None:
         """Have a node lead a stream."""
 
@@ -676,6 +728,7 @@ class SimulatedEngine:
 
         self._ask(f"stream {stream}", told, prefer)
 
+    @_one_at_a_time
     def forget_node(self, node: str, told: Callable[[PoeError | None], None]) -> None:
         """Take a node out."""
         if node in self._log.names:
@@ -684,6 +737,7 @@ class SimulatedEngine:
 
     # ---- other nodes ----------------------------------------------------------------------------
 
+    @_one_at_a_time
     def ask(
         self, node: str, payload: bytes, deadline_s: float, told: Callable[[bytes | None], None]
     ) -> None:
@@ -701,11 +755,12 @@ class SimulatedEngine:
 
     def _asked_by(self, other: "SimulatedEngine", payload: bytes, asked: _Asked) -> None:
         def answer(content: bytes) -> None:
-            is_lost = self._log.happens(self._log.hazards.lose_ask)
-            if is_lost or not self._log.reached(self.name).get(other.name):
-                other._lose(asked)  # noqa: SLF001 - another one of its class
-            else:
-                other._end(asked, content)  # noqa: SLF001 - likewise
+            with self.lock:
+                is_lost = self._log.happens(self._log.hazards.lose_ask)
+                if is_lost or not self._log.reached(self.name).get(other.name):
+                    other._lose(asked)  # noqa: SLF001 - another one of its class
+                else:
+                    other._end(asked, content)  # noqa: SLF001 - likewise
 
         def deliver() -> None:
             if self._hear is None:

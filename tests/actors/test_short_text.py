@@ -53,6 +53,7 @@ def test_what_is_small_is_shown_as_by_repr(value):
         lambda: 10**5000,
     ],
 )
+@pytest.mark.usefixtures("uncollected")  # the collector does look at all of it
 def test_what_is_huge_is_shortened_without_a_look_at_all_of_it(make):
     value = make()
     began_s = time.process_time()

@@ -133,7 +133,7 @@ def connect(node, timeout_s=10):
 def is_served(node):
     """Tell whether a new client is answered; one that is kept waiting is a failure."""
     try:
-        with connect(node, 2) as client:
+        with connect(node, 10) as client:
             return client.control("health")["status"] == "ok"
     except (ConnectFailed, ConnectionClosed):
         return False

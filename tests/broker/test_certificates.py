@@ -154,7 +154,7 @@ def test_a_revoked_certificate_is_hung_up_on_and_no_other(serve, users, issued):
 def test_a_certificate_that_expires_is_hung_up_on_where_it_alone_lets_in(serve, issued):
     options = {"tls_client_ca": issued.file("ca.pem"), "reload_interval": 0.1}
     node = serve(**issued.server_options(), **options)
-    until = datetime.now(UTC) + timedelta(seconds=3)
+    until = datetime.now(UTC) + timedelta(seconds=6)
     issued.issue("brief", "brief.example.org", not_after=until)
     with contextlib.ExitStack() as closing:
         alice, brief = (

@@ -6,9 +6,11 @@ import time
 import pytest
 
 from poe import Node
+from poe.broker.requests.events import EVENTS
 from poe.errors import RemoteProtocolError
 from poe.protocol.node_event import EVENTS_COUNT_MAX, NodeEvent, why
 from tests.broker.nodes import connect, kill
+from tests.waiting import wait_until
 
 
 def kinds(events: list[NodeEvent]) -> list[tuple[str, str]]:
@@ -96,11 +98,11 @@ def test_who_waits_hears_of_an_event_at_once(tmp_path, quiet):
         found = []
         waiting = threading.Thread(target=lambda: found.append(client.events(0, wait_s=30.0)))
         waiting.start()
-        time.sleep(0.05)
+        wait_until(lambda: node.system.get_state(EVENTS)["_waiting"], 10)
         began_s = time.monotonic()
         kill(node, "scrubber")
-        waiting.join(10)
-        assert time.monotonic() - began_s < 1.0
+        waiting.join(40)
+        assert time.monotonic() - began_s < 10  # of 30
         assert kinds(found[0].events)[0] == ("child_terminated", "scrubber")
 
 
@@ -123,11 +125,11 @@ def test_the_end_of_a_node_waits_for_nobody_who_waits_for_events(tmp_path):
     with Node(dir=tmp_path, port=0) as node, connect(node) as client:
         waiting = threading.Thread(target=lambda: found.append(client.events(0, wait_s=30.0)))
         waiting.start()
-        time.sleep(0.05)
+        wait_until(lambda: node.system.get_state(EVENTS)["_waiting"], 10)
         began_s = time.monotonic()
         node.stop()
-        waiting.join(10)
-        assert time.monotonic() - began_s < 2.0
+        waiting.join(40)
+        assert time.monotonic() - began_s < 10  # of 30
     assert found[0].events == []
 
 

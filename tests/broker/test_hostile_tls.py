@@ -146,9 +146,9 @@ def test_a_thousand_half_hellos_take_little_and_a_good_client_connects_at_once(s
             client.connect(node.tls_address)
             with contextlib.suppress(ConnectionError):
                 client.sendall(half)
-        wait_until(lambda: connection_count(node) == 256)
+        wait_until(lambda: connection_count(node) == 256, 20)
         assert rss_bytes() - before_bytes < 32 << 20
-        wait_until(lambda: is_served(node, certificates), 1)
+        wait_until(lambda: is_served(node, certificates), 10)
 
 
 @pytest.mark.slow
@@ -165,7 +165,7 @@ def test_a_crowd_of_one_address_keeps_nobody_out(serve, certificates, crowd):
             client.connect(node.tls_address)
             with contextlib.suppress(ConnectionError):
                 client.sendall(half)
-        wait_until(lambda: is_served(node, certificates), 1)
+        wait_until(lambda: is_served(node, certificates), 10)
 
 
 # ---- records ------------------------------------------------------------------------------------

@@ -253,16 +253,16 @@ def test_puts_go_on_a_second_after_the_registry_died_and_none_is_lost(serve):
     for thread in threads:
         thread.start()
     for count in range(100, 700, 100):
-        wait_until(partial(have_all_written, count))
+        wait_until(partial(have_all_written, count), 20)
         kill(node, "topic_registry")
-    wait_until(partial(have_all_written, 700))
+    wait_until(partial(have_all_written, 700), 20)
     is_over.set()
     for thread in threads:
         thread.join(10)
         assert not thread.is_alive()
     stored = read_by_next(node, TOPIC)
     assert sorted(record for records in acknowledged for record in records) == stored
-    assert max(longest_s) < 1.5
+    assert max(longest_s) < 5  # of 10, after which a client gives up
 
 
 @pytest.mark.slow

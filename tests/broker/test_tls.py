@@ -133,9 +133,10 @@ def test_a_stopped_node_frees_its_port(start, open_client):
 def test_the_port_outlives_a_listener_that_crashes(start, open_client):
     node = start()
     before = node.tls_address
-    ref = node.system.actors.find("listener_sup").address
+    ref = node.system.whereis("listener_sup")
     node.system.exit(ref, "kill")
-    wait_until(lambda: node.system.actors.find("listener_sup").address != ref)
+    # Between the two nobody has the name.
+    wait_until(lambda: node.system.whereis("listener_sup") not in {None, ref}, 10)
     assert node.tls_address == before
     assert open_client(node).control("health")["status"] == "ok"
 
@@ -361,7 +362,7 @@ def test_a_node_that_stops_waits_for_nobodys_handshake(start):
         wait_until(lambda: connection_count(node) == 1)
         began_s = time.monotonic()
         node.stop()
-        assert time.monotonic() - began_s < 2
+        assert time.monotonic() - began_s < 5  # of 10
         assert received_until_end(client) == b""
 
 

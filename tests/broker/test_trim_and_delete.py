@@ -300,6 +300,11 @@ def read_all(socket):
     )
 
 
+def have_put(putters, since_s):
+    """Whether each has begun and ended a put since then."""
+    return all(putter.done and putter.done[-1][0] > since_s for putter in putters)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ack", ["flushed", "fsync", "memory"])
 def test_a_put_that_was_acknowledged_after_a_delete_is_there(crowded, ack):
@@ -319,7 +324,7 @@ def test_a_put_that_was_acknowledged_after_a_delete_is_there(crowded, ack):
             began_s = time.monotonic()
             deleter.delete(TOPIC)
             deletes.append((began_s, time.monotonic()))
-        wait_until(lambda: all(p.done[-1][0] > deletes[-1][1] for p in putters) or crowd.errors)
+        wait_until(lambda: have_put(putters, deletes[-1][1]) or crowd.errors, 30)
     done = sorted(itertools.chain.from_iterable(putter.done for putter in putters))
     pointers = [pointer for _, _, pointer, _ in done]
     assert len(set(pointers)) == len(pointers)

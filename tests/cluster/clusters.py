@@ -59,7 +59,7 @@ def go_on(witness: Witness, names: str) -> None:
             puts > before[name][0] and acks > before[name][1]
             for name, (puts, acks) in tally().items()
         ),
-        15,
+        40,
     )
 
 

@@ -18,7 +18,7 @@ NAMES = "abcdefgh"
 PORT = 5555
 PEER_PORT = 5557
 CALL_S = 10
-WHOLE_S = 15
+WHOLE_S = 40
 """How long a cluster may take to be whole again, at most."""
 
 

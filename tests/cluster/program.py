@@ -12,7 +12,7 @@ from tests.cluster.network import Host
 from tests.python_process import ROOT, environment
 from tests.waiting import wait_until
 
-_END_S = 10
+_END_S = 40
 
 
 class Program:

@@ -17,7 +17,7 @@ from tests.cluster.witness import Witness
 from tests.small_disk import small_disk
 
 pytest.importorskip("zenoh")
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
 
 DISK_BYTES = 8 << 20
 

@@ -14,7 +14,7 @@ from tests.cluster.witness import connect
 from tests.waiting import wait_until
 
 pytest.importorskip("zenoh")
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 def test_without_a_fault_nothing_comes_twice(witness):

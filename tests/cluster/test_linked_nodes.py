@@ -55,7 +55,7 @@ def wait_for_live(count, *nodes):
             return all(live(node) == count for node in nodes)
         return False
 
-    wait_until(all_see, 5)
+    wait_until(all_see, 20)
 
 
 def states(node):
@@ -136,7 +136,7 @@ def test_a_node_that_is_stopped_hands_all_queues_over_at_once(cluster, monkeypat
     monkeypatch.setattr(a.fabric, "ask", lambda *_: None)  # nobody answers for the time being
     begin_s = time.monotonic()
     a.stop()
-    assert 0.5 <= time.monotonic() - begin_s < 2.0
+    assert 0.5 <= time.monotonic() - begin_s < 4.0  # one after the other would take 5 s
 
 
 def test_dead_letters_are_not_handed_out_at_most_once(cluster):

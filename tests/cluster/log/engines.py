@@ -2,9 +2,7 @@
 
 import contextlib
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -28,11 +26,12 @@ from poe.cluster.log.nats_server import NatsServer
 from poe.cluster.log.nats_target import OutsideServers
 from poe.cluster.options import ClusterOptions
 from poe.errors import NoQuorum, PoeError
+from tests.ports import quiet_ports
 from tests.python_process import ROOT, environment
 from tests.waiting import wait_until
 
 NAMES = "abcdefgh"
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 CALL_S = 12.0
 BYTES_MAX = 64 << 20
 
@@ -218,16 +217,6 @@ class EngineNode:
     def ask(self, node: str, payload: bytes, deadline_s: float = 5.0) -> bytes | None:
         answer: bytes | None = self.call(partial(self.engine.ask, node, payload, deadline_s))
         return answer
-
-
-def quiet_ports(count: int) -> list[int]:
-    """Return ports that are free, and that nobody gets who takes any, as servers do meanwhile."""
-    found: list[int] = []
-    while len(found) < count:
-        port = random.randrange(20_000, 32_000)
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            found += [port] if port not in found else []
-    return found
 
 
 class Engines:

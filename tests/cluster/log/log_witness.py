@@ -47,7 +47,7 @@ class LogWitness:
     def count(self):
         return sum(map(len, self.acked.values()))
 
-    def wait_more(self, count=20, timeout_s=30):
+    def wait_more(self, count=20, timeout_s=60):
         """Wait until so many more puts were acknowledged."""
         goal = self.count() + count
         wait_until(lambda: self.count() >= goal, timeout_s)

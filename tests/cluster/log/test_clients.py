@@ -16,7 +16,7 @@ from tests.cluster.log.test_log_faults import are_same, make_topic
 from tests.cluster.nodes import nodes
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 OPTIONS = ["--log-engine", "nats", "--put-timeout", "5"]
 PRODUCER = {"reconnect_max_s": 0.2, "batch_count": 100, "delivery_timeout_s": 120}

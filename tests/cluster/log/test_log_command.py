@@ -10,7 +10,7 @@ from tests.cluster.nodes import PORT, nodes
 from tests.gateway.http.front import Front
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 
 def run(node, *words):

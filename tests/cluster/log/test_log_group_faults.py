@@ -14,7 +14,7 @@ from tests.cluster.log.test_log_faults import are_same, make_topic
 from tests.cluster.nodes import nodes
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 OPTIONS = {"group_options": {"session_s": 5, "lease_s": 5, "retry_s": 0}, "request_timeout_s": 5}
 
 
@@ -74,7 +74,7 @@ def test_workers_go_on_when_the_node_that_coordinates_is_killed(three):
             worked.wait_for(witness)
             killed = coordinator(three)
             killed.kill()
-            witness.wait_more(30, 40)
+            witness.wait_more(30)
             worked.wait_for(witness)
             killed.start()
             killed.wait()
@@ -136,7 +136,7 @@ def test_nodes_are_restarted_one_by_one_as_the_next_release_while_a_group_works(
                 "POE_TEST_PROTOCOL": str(PROTOCOL + 1),
                 "POE_TEST_PROTOCOL_MIN": str(PROTOCOL),
             }
-            witness.wait_more(20, 40)
+            witness.wait_more(20)
             node.start()
             three.wait_until_whole()
             wait_until(lambda: witness.has_all(node), 40)  # noqa: B023 - at once

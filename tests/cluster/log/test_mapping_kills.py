@@ -22,7 +22,7 @@ from tests.cluster.nodes import nodes
 from tests.python_process import ROOT, environment
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(400)]
 
 OPTIONS = ["--log-engine", "nats", "--put-timeout", "5"]
 PRODUCER = {
@@ -113,10 +113,12 @@ class World:
         names = {each.control("cluster")["node"].partition(".")[0]: each for each in self.made}
 
         def led_by():
-            told = self.made["a"].control("cluster_logs")["topics"].get(partition, {})
-            return names.get(told.get("leader"))
+            with suppress(PoeError):  # nobody leads yet, and it takes its time to say so
+                told = self.made["a"].control("cluster_logs")["topics"].get(partition, {})
+                return names.get(told.get("leader"))
+            return None
 
-        wait_until(lambda: led_by() is not None, 30)
+        wait_until(lambda: led_by() is not None, 60)
         return led_by() or self.leader(partition)
 
     def reported_to(self):

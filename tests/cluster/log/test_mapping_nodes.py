@@ -1,9 +1,8 @@
 """Mappings of replicated topics at several nodes: what one node lacks, another one has."""
 
 import json
-import socket as tcp
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -23,6 +22,7 @@ from poe.protocol import PutId
 from poe.protocol.server import Server
 from tests.cli.processes import Background, poe_here
 from tests.cluster.log.replicated import replicated
+from tests.ports import quiet_ports
 from tests.waiting import wait_until
 
 RULES = RuleSet(
@@ -37,9 +37,7 @@ OPTIONS = RunOptions(session_s=1.0, batch=7)
 
 @contextmanager
 def listening(folder, names):
-    with ExitStack() as stack:
-        free = [stack.enter_context(tcp.create_server(("127.0.0.1", 0))) for _ in names]
-        ports = dict(zip(names, (each.getsockname()[1] for each in free), strict=True))
+    ports = dict(zip(names, quiet_ports(len(names)), strict=True))
     with replicated(folder, names, ports=ports) as nodes:
         yield nodes
 

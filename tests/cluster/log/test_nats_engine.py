@@ -35,8 +35,8 @@ from poe.errors import (
     UnknownNode,
     UnknownStream,
 )
-from tests.cluster.log.engines import PATIENCE_S, EngineNode, Engines, quiet_ports
-from tests.ports import free_port
+from tests.cluster.log.engines import PATIENCE_S, EngineNode, Engines
+from tests.ports import free_port, quiet_ports
 from tests.tls import Certificates
 from tests.waiting import wait_until
 
@@ -187,19 +187,20 @@ def test_no_more_comes_than_its_owner_takes_but_for_a_portion(engines):
 def test_a_leader_that_is_killed_loses_nothing_that_was_acknowledged(engines):
     follow_all(engines)
     producers = [Producer(node) for node in engines]
-    wait_until(lambda: all(len(each.stored) > 50 for each in producers), 20)
+    wait_until(lambda: all(len(each.stored) > 50 for each in producers), PATIENCE_S)
     leader = engines.leader("s")
     leader.kill_server()
     others = [each for each in producers if each.node is not leader]
     before = [len(each.stored) for each in others]
     wait_until(
-        lambda: all(len(each.stored) > n + 50 for each, n in zip(others, before, strict=True)), 20
+        lambda: all(len(each.stored) > n + 50 for each, n in zip(others, before, strict=True)),
+        PATIENCE_S,
     )
     leader.start_server()
     leader.wait_connected(2)
     mine = producers[engines.nodes.index(leader)]
     was = len(mine.stored)
-    wait_until(lambda: len(mine.stored) > was + 10, 20)
+    wait_until(lambda: len(mine.stored) > was + 10, PATIENCE_S)
     for each in producers:
         each.stop()
     assert_nothing_missing(engines, *producers)
@@ -212,10 +213,10 @@ def test_a_follower_that_is_killed_goes_on_where_it_was(engines):
     leader = engines.leader("s")
     follower = next(node for node in engines if node is not leader)
     producer = Producer(leader)
-    wait_until(lambda: len(producer.stored) > 50, 20)
+    wait_until(lambda: len(producer.stored) > 50, PATIENCE_S)
     follower.kill_server()
     was = len(producer.stored)
-    wait_until(lambda: len(producer.stored) > was + 200, 20)
+    wait_until(lambda: len(producer.stored) > was + 200, PATIENCE_S)
     follower.start_server()
     follower.wait_connected(2)
     producer.stop()
@@ -395,7 +396,7 @@ def known_nodes(node: EngineNode) -> dict[str, bool]:
 def test_what_is_there_and_who_leads_it_is_told(engines):
     a = engines["a"]
     a.publish("s", bytes(1000))
-    wait_until(lambda: set(a.replicas("s").values()) == {0}, 10)
+    wait_until(lambda: set(a.replicas("s").values()) == {0}, PATIENCE_S)
     state = a.stream_state("s")
     assert state.leader in "abc"
     assert set(state.replicas) == set("abc")
@@ -407,8 +408,8 @@ def test_what_is_there_and_who_leads_it_is_told(engines):
     assert whole.size_bytes > 1000
     victim = next(node for node in engines if node.name not in (whole.leader, "a"))
     victim.kill_server()
-    wait_until(lambda: known_nodes(a).get(victim.name) is False, 20)
-    wait_until(lambda: a.replicas("s").get(victim.name) == -1, 20)
+    wait_until(lambda: known_nodes(a).get(victim.name) is False, PATIENCE_S)
+    wait_until(lambda: a.replicas("s").get(victim.name) == -1, PATIENCE_S)
 
 
 def test_a_cluster_grows_from_one_node_which_alone_agrees_with_nobody(nats_program, tmp_path):
@@ -443,10 +444,10 @@ def test_a_stream_gets_other_numbers_of_replicas_and_of_bytes(engines):
     for number in range(30):
         assert isinstance(a.publish("s", bytes(100_000), entry_id=str(number)), Stored)
     assert a.make_stream("s", replicas=1, bytes_max=1 << 20) is None
-    wait_until(lambda: len(a.replicas("s")) == 1, 20)
+    wait_until(lambda: len(a.replicas("s")) == 1, PATIENCE_S)
     assert a.stream_state("s").first_place > 20
     assert a.make_stream("s", replicas=3, bytes_max=1 << 24) is None
-    wait_until(lambda: list(a.replicas("s").values()) == [0, 0, 0], 20)
+    wait_until(lambda: list(a.replicas("s").values()) == [0, 0, 0], PATIENCE_S)
     assert isinstance(a.make_stream("s", replicas=5), TooFewNodes)
 
 
@@ -537,7 +538,7 @@ def test_a_server_with_a_certificate_of_another_authority_stays_outside(start_en
     try:
         stranger.start_server()
         log = a.folder / "log" / "nats.log"
-        wait_until(lambda: "TLS route handshake error" in log.read_text(), 20)
+        wait_until(lambda: "TLS route handshake error" in log.read_text(), PATIENCE_S)
         assert a.state().nodes == {"a": True, "b": True, "c": True}
     finally:
         stranger.close()
@@ -656,13 +657,13 @@ def test_who_does_not_know_the_secret_is_not_let_in(start_engines):
     engine = NatsEngine("x", "t.est", wrong)
     engine.open(heard.append)
     try:
-        wait_until(lambda: heard, 10)
+        wait_until(lambda: heard, PATIENCE_S)
         (event,) = heard
         assert isinstance(event, Disconnected)
         assert event.why.endswith("does not let this node in")
         told: list[Any] = []
         engine.publish("s", "1", b"x", 1.0, told.append)
-        wait_until(lambda: told, 10)
+        wait_until(lambda: told, PATIENCE_S)
         assert told[0].is_sure
     finally:
         engine.close()
@@ -685,7 +686,7 @@ def test_a_server_that_is_too_old_or_takes_too_little_is_not_used(nats_program):
             engine = NatsEngine("x", "c", Fixed(url))
             engine.open(heard.append)
             try:
-                wait_until(partial(bool, heard), 10)
+                wait_until(partial(bool, heard), PATIENCE_S)
                 assert why in heard[0].why
             finally:
                 engine.close()

@@ -24,7 +24,7 @@ from poe.cluster.log.nats_server import (
 from poe.cluster.options import ClusterOptions
 from poe.errors import LogEngineMissing, LogEngineUnfit
 from poe.supervision import Supervisor
-from tests.cluster.log.engines import quiet_ports
+from tests.ports import quiet_ports
 from tests.waiting import wait_until
 
 FILES = {

@@ -1,11 +1,11 @@
 """Who has no replicated topics pays nothing for them."""
 
-import socket
 import subprocess
 import sys
 
 import pytest
 
+from tests.ports import free_port
 from tests.python_process import ROOT, environment
 
 NODE = """
@@ -20,9 +20,7 @@ print(sorted(each for each in sys.modules if each.split(".")[0] == "nats" or "cl
 @pytest.mark.slow
 @pytest.mark.parametrize("options", ["", "cluster='c', cluster_port={port}"])
 def test_without_log_engine_nothing_of_the_log_is_loaded(options):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    program = NODE.format(options.format(port=port))
+    program = NODE.format(options.format(port=free_port()))
     run = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
