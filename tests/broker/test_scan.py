@@ -76,7 +76,9 @@ def test_patterns_that_are_none_are_refused_with_the_reason(pattern):
 
 def test_without_re2_regular_expressions_are_refused_with_the_cure(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "re2", None)
-    with pytest.raises(InvalidPattern, match=r"pip install '\.\[mapping\]' in a checkout, or search"):
+    with pytest.raises(
+        InvalidPattern, match=r"pip install '\.\[mapping\]' in a checkout, or search"
+    ):
         Matches("a")
 
 

@@ -95,7 +95,7 @@ def _is_ours(entry: FolderEntry) -> bool:
 
 
 def _foreign_topics(base: Files) -> list[str]:
-    """Return what lies below `topics/` where no segment does; a server first makes empty folders."""
+    """Return what is below `topics/` where no segment is; a server first makes empty folders."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         entries = base.list_folder(TOPICS_FOLDER)
         inner = [
