@@ -23,7 +23,12 @@ def nodes(tmp_path):
         nodes = []
         for name, port in zip("abc", ports, strict=True):
             seeds = tuple(f"127.0.0.1:{each}" for each in ports if each != port)
-            options = {"cluster": "api", "cluster_port": port, "seeds": seeds, "node_name": name}
+            options: dict[str, Any] = {
+                "cluster": "api",
+                "cluster_port": port,
+                "seeds": seeds,
+                "node_name": name,
+            }
             nodes.append(stack.enter_context(Node(dir=tmp_path / name, port=0, **options)))
         for node in nodes:
             wait_until(lambda: node.control("cluster")["live"] == 3, 20)  # noqa: B023 - at once
