@@ -45,6 +45,7 @@ def test_root_sees_who_has_a_file_open_and_that_nobody_has(path):
     assert is_open(path) is False
 
 
+@pytest.mark.alone  # what this user runs elsewhere, it may not look at
 def test_a_user_sees_who_has_a_file_of_its_own_open(path):
     with opened(path, SOMEBODY if os.geteuid() == 0 else None):
         assert run_as(SOMEBODY, lambda: is_open(path)) is True

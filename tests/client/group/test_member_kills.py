@@ -88,4 +88,4 @@ def test_another_member_goes_on_soon_when_one_was_killed(node, start):
     for topic in TOPICS:
         node.put(topic, topic.encode())
     wait_until(lambda: set(second.got) == set(TOPICS), SESSION_S + 5)
-    assert time.monotonic() - begin_s < SESSION_S + 0.5
+    assert time.monotonic() - begin_s < SESSION_S + 3

@@ -124,6 +124,7 @@ def test_a_client_that_closes_by_tls_alone_is_let_go(secure, certificates):
     assert secure.http.get("/healthz").status_code == 200
 
 
+@pytest.mark.alone
 def test_half_handshakes_keep_nobody_out(secure, certificates):
     """More than may be under way, and none of them ever goes on."""
     with contextlib.ExitStack() as stack:
