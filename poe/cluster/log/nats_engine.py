@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -87,6 +88,7 @@ _FAR_S: Final = 0.5
 """Until another server is asked for what this one has not answered."""
 _CLOSE_S: Final = 5.0
 _ID: Final = "Nats-Msg-Id"
+_ID_BYTES: Final = 16
 _REVISION: Final = "Nats-Expected-Last-Subject-Sequence"
 _NOT_REACHED: Final = "the node's engine is not reached"
 _NOT_YET: Final = "nats-server does not listen yet"
@@ -665,7 +667,8 @@ class NatsEngine:
         deadline_s = loop.time() + ADMIN_S
         subject = self._names.catalog_subject + key
         # Again with the same id, where it is not known what became of it: it is stored once.
-        headers = {_ID: f"{self._name} {loop.time()} {key}", _REVISION: str(revision)}
+        # No time is part of the id: two values within a tick of a clock would count as one.
+        headers = {_ID: os.urandom(_ID_BYTES).hex(), _REVISION: str(revision)}
         wait_s = RETRY_FIRST_S
         while True:
             link = self._there(key)

@@ -358,6 +358,18 @@ def test_of_two_that_change_a_key_at_once_one_is_told_so_and_all_hear_the_same(e
         node.wait_for(partial(is_heard, node))
 
 
+def test_values_that_follow_one_another_at_once_are_all_stored(engines):
+    a = engines["a"]
+    revision, revisions = 0, []
+    for turn in range(200):
+        became = a.put_catalog("k", str(turn).encode(), revision)
+        assert isinstance(became, int)
+        revision = became
+        revisions.append(revision)
+    assert revisions == sorted(set(revisions))
+    a.wait_for(lambda: a.catalog().get("k") == (b"199", revision))
+
+
 def test_at_each_connection_the_newest_of_each_key_is_heard(engines):
     a, b, _ = engines
     revision = 0
