@@ -7,7 +7,7 @@ import typer
 
 from poe.cli.exit_code import ExitCode
 from poe.cli.gateway import begin, run
-from poe.cli.log import LEVELS
+from poe.cli.parameters import LogLevelOption
 from poe.errors import OptionError
 
 
@@ -33,9 +33,7 @@ def console(  # noqa: PLR0913 - as typer reads them
     token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Its first line is a token, instead.")
     ] = None,
-    log_level: Annotated[
-        str, typer.Option(metavar="|".join(LEVELS), help="How much the log tells.")
-    ] = "warning",
+    log_level: LogLevelOption = "warning",
 ) -> ExitCode:
     """Show a node in a browser, until Ctrl-C; prints the URL to open, good for one browser.
 

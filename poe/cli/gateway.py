@@ -20,11 +20,11 @@ from poe.cli.argument import assignment, flag_of, named_as_typed, number
 from poe.cli.endpoint_options import url_refusal
 from poe.cli.exit_code import ExitCode
 from poe.cli.hangup import tell_hangups
-from poe.cli.log import LEVELS, start_logging
+from poe.cli.log import start_logging
 from poe.cli.option_help import field_docstrings
 from poe.cli.output import OutputFailed, write_line
-from poe.cli.parameters import option, with_parameters
-from poe.cli.service import notify, raise_descriptor_limit
+from poe.cli.parameters import LogLevelOption, option, with_parameters
+from poe.cli.service import notify, print_ready, raise_descriptor_limit
 from poe.errors import HttpMissing, OptionError
 from poe.gateway.http.options import GatewayOptions
 from poe.option import help_of
@@ -48,9 +48,7 @@ def gateway(
             help="Option of the producer, the value as in TOML; may be repeated.",
         ),
     ] = None,
-    log_level: Annotated[
-        str, typer.Option(metavar="|".join(LEVELS), help="How much the log tells.")
-    ] = "info",
+    log_level: LogLevelOption = "info",
     **options: Any,  # noqa: ANN401 - as typer has parsed them
 ) -> ExitCode:
     """Serve topics over HTTP until SIGTERM or Ctrl-C; a second signal ends it at once.
@@ -77,12 +75,10 @@ def begin(log_level: str) -> None:
         OptionError: there is no such level.
         HttpMissing: the extra `http` is not installed.
     """
-    if log_level.lower() not in LEVELS:
-        raise OptionError(key="--log-level", value=log_level, allowed="one of " + ", ".join(LEVELS))
+    start_logging(log_level)
     missing = [each for each in _NEEDED if find_spec(each) is None]
     if missing:
         raise HttpMissing(", ".join(missing))
-    start_logging(log_level)
     raise_descriptor_limit()
     tell_hangups()
 
@@ -161,11 +157,8 @@ def _function(text: str) -> Callable[..., Any]:
 
 
 def _tell_ready(address: str) -> None:
-    """Say that clients can connect; that nobody can read it is no reason not to serve them."""
-    try:
-        write_line(f"ready on {address}")
-    except OutputFailed as error:
-        _log.warning("%s", error)
+    """Say that clients can connect."""
+    print_ready(address)
     notify(f"READY=1\nSTATUS=serving on {address}")
     _log.info("serving on %s", address)
 

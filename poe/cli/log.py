@@ -8,6 +8,8 @@ import logging
 import re
 import sys
 
+from poe.errors import OptionError
+
 LEVELS = ("debug", "info", "warning", "error", "critical")
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -24,7 +26,13 @@ class LineFormatter(logging.Formatter):
 
 
 def start_logging(level: str) -> None:
-    """Send all logs of at least `level` to stderr."""
+    """Send all logs of at least `level` to stderr.
+
+    Raises:
+        OptionError: there is no such level.
+    """
+    if level.lower() not in LEVELS:
+        raise OptionError("--log-level", level, "one of " + ", ".join(LEVELS))
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(_FORMAT))
     logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -16,8 +16,9 @@ from poe.cli.endpoint import LOOK_TIMEOUT_S, Endpoint
 from poe.cli.exit_code import ExitCode
 from poe.cli.group import printable
 from poe.cli.hangup import tell_hangups
-from poe.cli.log import LEVELS, start_logging
+from poe.cli.log import start_logging
 from poe.cli.output import counted, write_error, write_line
+from poe.cli.parameters import LogLevelOption
 from poe.cli.pipeline import needs_spark, run_to_the_end
 from poe.cli.topic import Format, FormatOption
 from poe.errors import (
@@ -76,9 +77,7 @@ def run(  # noqa: PLR0913 - the options of a command
     available_now: Annotated[
         bool, typer.Option("--available-now", help="On Spark: work on what is there, and end.")
     ] = False,
-    log_level: Annotated[
-        str, typer.Option(metavar="|".join(LEVELS), help="How much the log tells.")
-    ] = "warning",
+    log_level: LogLevelOption = "warning",
     endpoint: Endpoint,
 ) -> ExitCode:
     """Carry out a mapping until Ctrl-C: each message once, whatever is killed meanwhile.
@@ -90,8 +89,6 @@ def run(  # noqa: PLR0913 - the options of a command
     nothing. On Spark the same rules are applied by its executors, each message once by Spark's
     checkpoint; functions, retries and stop are not for Spark.
     """
-    if log_level.lower() not in LEVELS:
-        raise OptionError("--log-level", log_level, "one of " + ", ".join(LEVELS))
     start_logging(log_level)
     rules = load(file)
     if on is On.SPARK:

@@ -1,10 +1,17 @@
-"""Gives a command parameters that are made at run time, for typer to read."""
+"""Parameters that several commands have, and those that are made at run time, for typer to read."""
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeAlias, TypeVar, get_type_hints
+
+import typer
+
+from poe.cli.log import LEVELS
 
 T = TypeVar("T")
+LogLevelOption: TypeAlias = Annotated[
+    str, typer.Option(metavar="|".join(LEVELS), help="How much the log tells.")
+]
 
 
 def option(name: str, annotation: object) -> inspect.Parameter:

@@ -14,8 +14,9 @@ from poe.cli.endpoint import Endpoint
 from poe.cli.endpoint_options import asks_server
 from poe.cli.exit_code import ExitCode
 from poe.cli.hangup import tell_hangups
-from poe.cli.log import LEVELS, start_logging
+from poe.cli.log import start_logging
 from poe.cli.output import is_terminal, write_error, write_line
+from poe.cli.parameters import LogLevelOption
 from poe.cli.pipeline_progress import Bars, Lines
 from poe.errors import ConfigError, OptionError, RemoteProtocolError, UnknownPipeline
 from poe.protocol import Socket
@@ -66,9 +67,7 @@ def run(  # noqa: PLR0913 - the options of a command
         list[str] | None,
         typer.Option(metavar="PATH", help="A module for the executors; may be repeated."),
     ] = None,
-    log_level: Annotated[
-        str, typer.Option(metavar="|".join(LEVELS), help="How much the log tells.")
-    ] = "warning",
+    log_level: LogLevelOption = "warning",
     endpoint: Endpoint,
 ) -> ExitCode:
     """Run a pipeline until its queries end, Ctrl-C, or `poe pipeline stop`.
@@ -78,8 +77,6 @@ def run(  # noqa: PLR0913 - the options of a command
     and has the topics whose options name no other: the one that the command names, else that of
     the file.
     """
-    if log_level.lower() not in LEVELS:
-        raise OptionError("--log-level", log_level, "one of " + ", ".join(LEVELS))
     start_logging(log_level)
     config = dict(_pair(each) for each in conf or ())
     try:

@@ -18,11 +18,10 @@ from poe.cli.argument import flag_of, named_as_typed
 from poe.cli.doors import doors
 from poe.cli.exit_code import ExitCode
 from poe.cli.isolated_node import IsolatedNode
-from poe.cli.log import LEVELS, start_logging
+from poe.cli.log import start_logging
 from poe.cli.option_help import field_docstrings
-from poe.cli.output import OutputFailed, write_line
-from poe.cli.parameters import option, with_parameters
-from poe.cli.service import Served, Service
+from poe.cli.parameters import LogLevelOption, option, with_parameters
+from poe.cli.service import Served, Service, print_ready
 from poe.cli.thespian_gateway import ThespianGateway
 from poe.config import Config, option_choices, option_parts, parse_option
 from poe.errors import OptionError
@@ -42,9 +41,7 @@ def serve(
         str | None,
         typer.Option(metavar="PATH", help="Configuration file; else POE_CONFIG, else ./poe.toml."),
     ] = None,
-    log_level: Annotated[
-        str, typer.Option(metavar="|".join(LEVELS), help="How much the log tells.")
-    ] = "info",
+    log_level: LogLevelOption = "info",
     **options: str | bool | None,
 ) -> ExitCode:
     """Run a server until SIGTERM or Ctrl-C; a second signal ends it at once.
@@ -53,8 +50,6 @@ def serve(
     can do so by TLS. Each option may stand in the environment
     as POE_<NAME> and in the configuration file as <name>, too; the command line wins.
     """
-    if log_level.lower() not in LEVELS:
-        raise OptionError(key="--log-level", value=log_level, allowed="one of " + ", ".join(LEVELS))
     start_logging(log_level)
     with named_as_typed(options):
         node_config = Config.load(_arguments(options), toml_path=config)
@@ -64,7 +59,7 @@ def serve(
     served = _served(node_config, log_level)
 
     def on_ready(address: str) -> None:
-        _tell_ready(address)
+        print_ready(address)
         thespian_port = node_config.service.thespian_port
         opened = served.address, served.tls_address, thespian_port, node_config.security
         for door in doors(*opened):
@@ -81,14 +76,6 @@ def _served(config: Config, log_level: str) -> Served:
     if config.service.thespian_port is not None:
         node = ThespianGateway(node, config.service, log_level)
     return node
-
-
-def _tell_ready(address: str) -> None:
-    """Print that clients can connect; that nobody can read it is no reason not to serve them."""
-    try:
-        write_line(f"ready on {address}")
-    except OutputFailed as error:
-        _log.warning("%s", error)
 
 
 def serve_command() -> Callable[..., ExitCode]:

@@ -19,6 +19,7 @@ from sdnotify import SystemdNotifier
 from poe.actors import LoopSystem, Reason
 from poe.cli.doors import address_text
 from poe.cli.exit_code import ExitCode
+from poe.cli.output import OutputFailed, write_line
 from poe.errors import CallTimeout, PoeError
 
 _log = logging.getLogger("poe.cli")
@@ -191,6 +192,14 @@ def raise_descriptor_limit() -> None:
     """Lift the soft limit on open files to the hard one: each client takes one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def print_ready(address: str) -> None:
+    """Print that clients can connect; that nobody can read it is no reason not to serve them."""
+    try:
+        write_line(f"ready on {address}")
+    except OutputFailed as error:
+        _log.warning("%s", error)
 
 
 def notify(state: str) -> None:

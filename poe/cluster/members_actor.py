@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from poe.actors import Call, Error, GenServer
+from poe.actors.alarm_clock import AlarmClock
 from poe.broker.requests.queue_messages import QUEUES
 from poe.cluster.actor_messages import (
     FABRIC,
@@ -26,7 +27,6 @@ from poe.cluster.actor_messages import (
     SeekNodes,
     TellNodes,
 )
-from poe.cluster.alarm_clock import AlarmClock
 from poe.cluster.fabric.interface import PeerDown, PeerUp
 from poe.cluster.fabric.interface import Refused as FabricRefused
 from poe.cluster.identity import NodeRef, Peer

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from poe.actors import NO_REPLY, ActorRef, Call, Error, GenServer
+from poe.actors.alarm_clock import AlarmClock
 from poe.broker.appendix.message import ReleaseWaiting
 from poe.broker.log_limit import ONCE_A_MINUTE
 from poe.broker.registry.routing_table import RoutingTable
@@ -37,7 +38,6 @@ from poe.cluster.actor_messages import (
     ReportOfQueue,
     TellNodes,
 )
-from poe.cluster.alarm_clock import AlarmClock
 from poe.cluster.browse import browse
 from poe.cluster.frames import QueueFrame, encode
 from poe.cluster.identity import NodeRef, Peer

@@ -28,13 +28,12 @@ from poe.cluster.queues import QUEUE_SUP, Queues, QueuesParts
 from poe.cluster.shelf import Shelf
 from poe.storage import Clock, Files, RealFiles
 from poe.supervision import (
-    ChildKind,
     ChildSpec,
     Restart,
     Strategy,
-    Supervisor,
     SupervisorFlags,
     dynamic_supervisor,
+    supervisor_spec,
 )
 
 CLUSTER_SUP = "cluster_sup"
@@ -96,10 +95,4 @@ def cluster_spec(parts: ClusterParts, fabric: Sequence[ChildSpec]) -> ChildSpec:
         ChildSpec(id=QUEUES, actor=Queues, args=(queues,), name=QUEUES),
     ]
     flags = SupervisorFlags(strategy=Strategy.ONE_FOR_ALL, intensity=5, period_s=10)
-    return ChildSpec(
-        id=CLUSTER_SUP,
-        actor=Supervisor,
-        args=(flags, children),
-        kind=ChildKind.SUPERVISOR,
-        name=CLUSTER_SUP,
-    )
+    return supervisor_spec(CLUSTER_SUP, flags, children)

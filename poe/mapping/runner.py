@@ -17,7 +17,7 @@ from poe.protocol.server import Server
 from poe.security.credentials import Credentials
 from poe.security.entry import Entry
 from poe.security.tls import Tls
-from poe.supervision import ChildKind, ChildSpec, Supervisor, SupervisorFlags
+from poe.supervision import Supervisor, SupervisorFlags, supervisor_spec
 
 _STOP_S: Final = 30.0
 _LOOK_S: Final = 0.1
@@ -74,10 +74,7 @@ class Runner:
             # Bodies of messages are no circles, and go with the last who looks at them.
             gc.set_threshold(_COLLECT_COUNT)
         flags, children = mapping_sup(self.station, self._system, self._load)
-        name = f"mapping_sup {self.station.rules.name}"
-        mapping = ChildSpec(
-            id=name, name=name, actor=Supervisor, args=(flags, children), kind=ChildKind.SUPERVISOR
-        )
+        mapping = supervisor_spec(f"mapping_sup {self.station.rules.name}", flags, children)
         self._root = self._system.start(
             Supervisor,
             SupervisorFlags(intensity=INTENSITY, period_s=PERIOD_S),

@@ -37,7 +37,7 @@ from poe.supervision.child_spec import (
 from poe.supervision.live_tree import TreeRow, render_tree, tree
 from poe.supervision.partition_supervisor import Partitions, PartitionSupervisor
 from poe.supervision.strategy import RESTARTING
-from poe.supervision.supervisor import Supervisor, dynamic_supervisor
+from poe.supervision.supervisor import Supervisor, dynamic_supervisor, supervisor_spec
 
 __all__ = [
     "RESTARTING",
@@ -75,6 +75,7 @@ __all__ = [
     "restart_child",
     "start_child",
     "start_dynamic_child",
+    "supervisor_spec",
     "terminate_child",
     "tree",
     "which_children",

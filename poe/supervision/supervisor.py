@@ -32,6 +32,7 @@ from poe.supervision.child_key import is_hashable
 from poe.supervision.child_spec import (
     ChildKind,
     ChildSpec,
+    Restart,
     Strategy,
     SupervisorFlags,
     check_children,
@@ -217,6 +218,20 @@ def _go_on(*, is_running: bool) -> Stop | None:
     return None if is_running else Stop(SHUTDOWN)
 
 
+def supervisor_spec(
+    name: str,
+    flags: SupervisorFlags,
+    children: Sequence[ChildSpec],
+    *,
+    restart: Restart = Restart.PERMANENT,
+) -> ChildSpec:
+    """Return the spec of a supervisor, registered as `name`, of these children."""
+    args = (flags, children)
+    return ChildSpec(
+        id=name, actor=Supervisor, args=args, kind=ChildKind.SUPERVISOR, name=name, restart=restart
+    )
+
+
 def dynamic_supervisor(
     name: str, template: ChildSpec, flags: SupervisorFlags | None = None
 ) -> ChildSpec:
@@ -225,6 +240,4 @@ def dynamic_supervisor(
     `start_dynamic_child` has it start one by the template, with arguments of its own.
     """
     flags = flags or SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE)
-    return ChildSpec(
-        id=name, actor=Supervisor, args=(flags, [template]), kind=ChildKind.SUPERVISOR, name=name
-    )
+    return supervisor_spec(name, flags, [template])

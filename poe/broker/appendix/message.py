@@ -104,7 +104,7 @@ class GetRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Span(GetRange):
+class GetSpan(GetRange):
     """Tell what `GetRange` would find; answers a `FileSlice` or None."""
 
 

@@ -32,6 +32,7 @@ from poe.broker.appendix.message import (
     Finish,
     Get,
     GetRange,
+    GetSpan,
     LimitReached,
     Next,
     Ordinal,
@@ -42,7 +43,6 @@ from poe.broker.appendix.message import (
     Seal,
     SegmentInfo,
     SetPlace,
-    Span,
     Sync,
     Touched,
     Unseal,
@@ -534,7 +534,7 @@ class AppendixServer(GenServer):
                 return self._segment.pointer_at(ordinal)
             case GetRange(pointer, last, limit, bytes_max):
                 visible = self._sync.visible
-                if type(request) is Span:
+                if type(request) is GetSpan:
                     return self._segment.span(pointer, last, limit, bytes_max, visible)
                 found = self._segment.read_range(pointer, last, limit, bytes_max, visible)
                 if found is not None:

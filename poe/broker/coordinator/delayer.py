@@ -9,7 +9,8 @@ import logging
 from typing import Any, Final, cast
 from weakref import proxy
 
-from poe.actors import KILL, ActorRef, Call, Error, Exit, GenServer, Timer
+from poe.actors import KILL, ActorRef, Call, Error, Exit, GenServer
+from poe.actors.alarm_clock import AlarmClock
 from poe.broker.appendix.message import GetRange
 from poe.broker.coordinator.delayed_log import (
     DELAYED_TOPIC,
@@ -75,9 +76,8 @@ class Delayer(GenServer):
         self._working: dict[ActorRef, type[GenServer]] = {}
         self._pauses_s: dict[bytes, float] = {}
         self._records_count = 0
-        self._timer: Timer | None = None
-        self._timer_us = 0
-        self._alarm(0)
+        self._alarm = AlarmClock(self, _LOOK)
+        self._alarm.ring_after(0)
         self.send_after(_MARK_S, _MARK)
 
     def describe_role(self) -> str:
@@ -127,7 +127,7 @@ class Delayer(GenServer):
             self.send_after(_MARK_S, _MARK)
             await self._mark()
         elif message is _LOOK:
-            self._timer = None
+            self._alarm.rang()
             await self._look()
         elif isinstance(message, Exit):
             self._ended(message)
@@ -140,7 +140,7 @@ class Delayer(GenServer):
             waiting = self._waiting or await self._read()
         except PoeError as error:  # who puts something later is told, too
             logger.error("topic poe.delayed cannot be read: %s", error)
-            self._alarm(self._clock.now_us() + round(_PAUSE_MAX_S * 1e6))
+            self._alarm.ring_after(_PAUSE_MAX_S)
         else:
             await self._go_on(waiting)
 
@@ -153,7 +153,7 @@ class Delayer(GenServer):
             self.exit(ref, KILL)
         self._working = {}
         self._waiting = None
-        self._alarm(self._clock.now_us() + round(_PAUSE_S * 1e6))
+        self._alarm.ring_after(_PAUSE_S)
 
     # ---- what is due ----------------------------------------------------------------------------
 
@@ -164,23 +164,13 @@ class Delayer(GenServer):
             await self._start(DelayedPut, batch, self._clock)
         due_us = waiting.next_us()
         if due_us is not None and len(self._working) < _WORKING_MAX:
-            self._alarm(due_us)
+            wait_s = max(0, due_us - self._clock.now_us()) / 1e6
+            self._alarm.ring_after(min(wait_s, _SLEEP_S))  # the clock may be set
 
     async def _start(self, actor: type[GenServer], *arguments: object) -> None:
         ref = await self.start_link(actor, self._routes, *arguments)
         assert ref is not None
         self._working[ref] = actor
-
-    def _alarm(self, due_us: int) -> None:
-        """Look again at a time, or before: the clock may be set."""
-        now_us = self._clock.now_us()
-        due_us = min(due_us, now_us + round(_SLEEP_S * 1e6))
-        if self._timer is not None:
-            if self._timer_us <= due_us:
-                return
-            self._timer.cancel()
-        self._timer_us = due_us
-        self._timer = self.send_after(max(0, due_us - now_us) / 1e6, _LOOK)
 
     def _pause(self, waiting: Waiting, batch: Batch, error: PoeError) -> None:
         """Have a topic that refuses what is due tried again, after longer and longer pauses."""

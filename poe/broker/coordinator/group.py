@@ -14,6 +14,7 @@ from typing import Any, cast
 from weakref import proxy
 
 from poe.actors import NO_REPLY, SHUTDOWN, ActorExit, Call, Error, GenServer, Stop, Timer
+from poe.actors.alarm_clock import AlarmClock
 from poe.broker.appendix.message import Put, ReleaseWaiting
 from poe.broker.coordinator.fenced_log import FENCED_WRITER, Append, Fence
 from poe.broker.coordinator.group_log import GROUPS_TOPIC, Kind, encode
@@ -111,8 +112,7 @@ class Group(GenServer):
         self._snapshot_bytes = _SNAPSHOT_BYTES_MIN
         self._units_at_us = 0
         self._units_version = 0, 0
-        self._timer: Timer | None = None
-        self._timer_us = 0
+        self._alarm = AlarmClock(self, _DEADLINE)
         self._heartbeats: dict[bytes, tuple[Call, _Heartbeat]] = {}
 
     def describe_role(self) -> str:
@@ -147,15 +147,14 @@ class Group(GenServer):
             if self._leasing is not None and leased is not None:
                 self._leasing.take_back(leased.lease, now_us)
             answer, leased = Error(error), None
-        if leased is None or self._has_consequences(request, leased, now_us):
+        if leased is None or self._has_consequences(request, leased):
             await self._go_on(now_us)
         return answer
 
-    def _has_consequences(self, request: Any, leased: Leased, now_us: int) -> bool:  # noqa: ANN401
+    def _has_consequences(self, request: Any, leased: Leased) -> bool:  # noqa: ANN401
         """Return whether a lease may bring something about for others, or an earlier deadline."""
         assert self._leasing is not None
-        ends_us = now_us + leased.lease.left_s * 1e6
-        is_sooner = self._timer is None or ends_us < self._timer_us
+        is_sooner = not self._alarm.rings_within(leased.lease.left_s)
         return is_sooner or bool(request.failed) or self._leasing.has_work
 
     async def handle_cast(self, message: Any) -> None:  # noqa: ANN401
@@ -177,7 +176,7 @@ class Group(GenServer):
         """Take the deadline of a session, a lease or a retry, and the end of a poll."""
         now_us = self._clock.now_us()
         if message is _DEADLINE:
-            self._timer = None
+            self._alarm.rang()
             self._state.expire(now_us)
             await self._go_on(now_us)
         elif isinstance(message, LeasePollEnded):
@@ -208,20 +207,11 @@ class Group(GenServer):
                 await self._write()  # in case that was refused
         except PoeError as error:
             logger.error("group %s: %s", self._state.definition.name, error)
-            self._alarm(now_us + round(_RETRY_S * 1e6), now_us)
+            self._alarm.ring_after(_RETRY_S)
             return
         deadline_us = self._state.next_deadline_us()
         if deadline_us is not None:
-            self._alarm(deadline_us, now_us)
-
-    def _alarm(self, due_us: int, now_us: int) -> None:
-        """Be woken at a time, if not before."""
-        if self._timer is not None:
-            if self._timer_us <= due_us:
-                return
-            self._timer.cancel()
-        self._timer_us = due_us
-        self._timer = self.send_after(max(0, due_us - now_us) / 1e6, _DEADLINE)
+            self._alarm.ring_after(max(0, deadline_us - now_us) / 1e6)
 
     def _look_for_units(self, now_us: int) -> None:
         """Take new topics and partitions in, if there may be any."""

@@ -10,13 +10,12 @@ from poe.broker.coordinator.registry import GROUP_SUP, GroupParts, GroupRegistry
 from poe.broker.requests.delayed import DELAYER
 from poe.broker.requests.groups import GROUPS
 from poe.supervision import (
-    ChildKind,
     ChildSpec,
     Restart,
     Strategy,
-    Supervisor,
     SupervisorFlags,
     dynamic_supervisor,
+    supervisor_spec,
 )
 
 GROUPS_SUP = "groups_sup"
@@ -30,10 +29,4 @@ def groups_spec(parts: GroupParts) -> ChildSpec:
         ChildSpec(id=GROUPS, actor=GroupRegistry, args=(parts,), name=GROUPS),
         ChildSpec(id=DELAYER, actor=Delayer, args=(parts,), name=DELAYER),
     ]
-    return ChildSpec(
-        id=GROUPS_SUP,
-        actor=Supervisor,
-        args=(SupervisorFlags(strategy=Strategy.ONE_FOR_ONE), children),
-        kind=ChildKind.SUPERVISOR,
-        name=GROUPS_SUP,
-    )
+    return supervisor_spec(GROUPS_SUP, SupervisorFlags(strategy=Strategy.ONE_FOR_ONE), children)

@@ -10,13 +10,13 @@ lands behind a bound that is already recorded (the original lost messages there)
 
 import contextlib
 import logging
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-from poe.actors import KILLED, ActorRef, Call, Error, Exit, GenServer, Timer
+from poe.actors import KILLED, ActorRef, Call, Error, Exit, GenServer
+from poe.actors.alarm_clock import AlarmClock
 from poe.actors.reason import is_word
 from poe.broker.appendix.hybrid_clock import JumpWatch
 from poe.broker.appendix.message import CopyDamaged, LimitReached, Seal, Touched, Unseal
@@ -222,8 +222,7 @@ class TopicRegistry(GenServer):
         self._expiry = Expiry(jumps, parts.archives.archives, parts.unread_floor)
         self._resting_by_age = [] if options.max_age is None else _by_age(self._store)
         self._resting_large = self._find_large()
-        self._expiry_timer: Timer | None = None
-        self._expire_at_s = math.inf
+        self._expiry_alarm = AlarmClock(self, _EXPIRY_TICK)
         self._expire_later(self._settings.retentions())
         self._left_open = self._store.left_open()[::-1]
         self._settle_later()
@@ -280,7 +279,7 @@ class TopicRegistry(GenServer):
             for topic in sorted(self._to_configure):
                 await self._configure(topic)
         elif message is _EXPIRY_TICK:
-            self._expiry_timer, self._expire_at_s = None, math.inf
+            self._expiry_alarm.rang()
             began_s = self.monotonic_s()
             await self._expire(self._clock.now_us())
             pause_s = (self.monotonic_s() - began_s) * _LOOK_SHARE
@@ -314,15 +313,8 @@ class TopicRegistry(GenServer):
     def _expire_later(self, retentions: Iterable[Retention], pause_s: float = 0.0) -> None:
         """Look what expires in a while, after a pause at least, unless that is done sooner."""
         wait_s = tick_s(retentions)
-        if wait_s is None:
-            return
-        wait_s = max(wait_s, pause_s)
-        if self.monotonic_s() + wait_s >= self._expire_at_s:
-            return
-        if self._expiry_timer is not None:
-            self._expiry_timer.cancel()
-        self._expire_at_s = self.monotonic_s() + wait_s
-        self._expiry_timer = self.send_after(wait_s, _EXPIRY_TICK)
+        if wait_s is not None:
+            self._expiry_alarm.ring_after(max(wait_s, pause_s))
 
     def _settle_later(self) -> None:
         if self._left_open:

@@ -11,7 +11,7 @@ from typing import Any
 from poe.actors import ActorRef
 from poe.broker.access.access import ACCESS_OPERATIONS, GATEKEEPER, NO_USERS, NOTHING_TO_RELOAD
 from poe.broker.access.permission import Need
-from poe.broker.appendix.message import SegmentInfo, Span
+from poe.broker.appendix.message import GetSpan, SegmentInfo
 from poe.broker.registry.topic_registry import EnsureWriter
 from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
@@ -163,7 +163,7 @@ async def _last_put(handler: RequestHandler, arguments: Arguments) -> LastPut | 
 
 
 async def _span(handler: RequestHandler, arguments: Arguments) -> list[int] | None:
-    span = Span(
+    span = GetSpan(
         arg.whole(arguments, "pointer", POINTER_MAX),
         arg.whole(arguments, "last", POINTER_MAX),
         arg.whole(arguments, "limit", arg.U32_MAX),

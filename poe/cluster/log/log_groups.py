@@ -42,6 +42,7 @@ from poe.supervision import (
     SupervisorFlags,
     dynamic_supervisor,
     start_dynamic_child,
+    supervisor_spec,
     terminate_child,
 )
 
@@ -361,13 +362,8 @@ def log_groups_spec(parts: LogGroupParts, name: str) -> ChildSpec:
         dynamic_supervisor(ANSWERS_SUP, answers),
         ChildSpec(id=name, actor=LogGroups, args=(parts,), name=name),
     ]
-    return ChildSpec(
-        id=LOG_GROUPS_SUP,
-        actor=Supervisor,
-        args=(SupervisorFlags(strategy=Strategy.ONE_FOR_ALL, intensity=5, period_s=10), children),
-        kind=ChildKind.SUPERVISOR,
-        name=LOG_GROUPS_SUP,
-    )
+    flags = SupervisorFlags(strategy=Strategy.ONE_FOR_ALL, intensity=5, period_s=10)
+    return supervisor_spec(LOG_GROUPS_SUP, flags, children)
 
 
 def _post_answer(slot: Mailslot, number: int, answer: bytes | None) -> None:

@@ -198,13 +198,16 @@ def answer_to_publish(answer: Mapping[str, Any]) -> Stored | NotStored:
     )
 
 
-def error_of(answer: Mapping[str, Any], what: str) -> ClusterError | None:
-    """Return what an answer refuses; None: nothing."""
+def check_answer(answer: Mapping[str, Any], what: str) -> None:
+    """Raise what an answer refuses.
+
+    Raises:
+        NoQuorum: the engine is not available.
+        ClusterError: it refuses anything else.
+    """
     code = error_code(answer)
-    if code == 0:
-        return None
     if code == NOT_AVAILABLE:
-        return NoQuorum(what)
-    return ClusterError(
-        f"the engine of the replicated log refuses {what}: {error_text(answer)} ({code})"
-    )
+        raise NoQuorum(what)
+    if code:
+        msg = f"the engine of the replicated log refuses {what}: {error_text(answer)} ({code})"
+        raise ClusterError(msg)

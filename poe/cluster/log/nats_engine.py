@@ -49,8 +49,8 @@ from poe.cluster.log.nats_api import (
     answer_to_publish,
     catalog_settings,
     changed_settings,
+    check_answer,
     error_code,
-    error_of,
     is_reached,
     stream_settings,
     unfit_stream,
@@ -573,9 +573,7 @@ class NatsEngine:
         what = f"stream {stream!r}"
         if code == STREAM_NAME_IN_USE:
             answer = await self._api(INFO + name, None, stream)
-        error = error_of(answer, what)
-        if error is not None:
-            raise error
+        check_answer(answer, what)
         found = answer["config"]
         theirs = {key: found[key] for key in ("num_replicas", "max_bytes")}
         changed = changed_settings(wanted | theirs, found)
@@ -585,9 +583,7 @@ class NatsEngine:
             answer = await self._api(UPDATE + name, wanted, stream)
             if error_code(answer) in (NO_SUITABLE_PEERS, REPLICAS_ALONE):
                 raise TooFewNodes(replicas, await self._live_count(replicas))
-            error = error_of(answer, what)
-            if error is not None:
-                raise error
+            check_answer(answer, what)
 
     async def _live_count(self, replicas: int) -> int:
         """Return how many nodes' engines are reached; too few of them, where nobody says it."""
@@ -601,18 +597,14 @@ class NatsEngine:
         answer = await self._api(DELETE + self._names.stream(stream), None, stream)
         if error_code(answer) == STREAM_NOT_FOUND:
             return
-        error = error_of(answer, f"to delete stream {stream!r}")
-        if error is not None:
-            raise error
+        check_answer(answer, f"to delete stream {stream!r}")
 
     async def _stream_state(self, stream: str, deadline_s: float) -> StreamState:
         name = self._names.stream(stream)
         answer = await self._api(INFO + name, None, stream, deadline_s)
         if error_code(answer) == STREAM_NOT_FOUND:
             raise UnknownStream(stream)
-        error = error_of(answer, f"to look at stream {stream!r}")
-        if error is not None:
-            raise error
+        check_answer(answer, f"to look at stream {stream!r}")
         settings, state, cluster = answer["config"], answer["state"], answer.get("cluster", {})
         leader = str(cluster.get("leader", ""))
         replicas = {leader: 0} | {
@@ -785,9 +777,7 @@ class NatsEngine:
             if tries > 1:  # the one before was heard, and its answer was not
                 return
             raise UnknownNode(node)
-        refusal = error_of(answer, f"to forget node {node!r}")
-        if refusal is not None:
-            raise refusal
+        check_answer(answer, f"to forget node {node!r}")
 
     async def _remove(self, system: Link, node: str) -> tuple[dict[str, Any], int]:
         """Return the answer to the removal of a node, and which try it answers.

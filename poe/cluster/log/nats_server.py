@@ -27,14 +27,7 @@ from poe.cluster.log.nats_target import Login, NatsTarget
 from poe.cluster.log.nats_watch import NatsWatch
 from poe.cluster.options import ClusterOptions
 from poe.errors import LogEngineMissing, LogEngineUnfit
-from poe.supervision import (
-    Backoff,
-    ChildKind,
-    ChildSpec,
-    Strategy,
-    Supervisor,
-    SupervisorFlags,
-)
+from poe.supervision import Backoff, ChildSpec, Strategy, SupervisorFlags, supervisor_spec
 
 VERSION_MIN: Final = (2, 12, 3)
 """Those before it are known to lose what they have acknowledged, or were never tried."""
@@ -236,10 +229,4 @@ class NatsServer:
             id="log_server_watch", actor=NatsWatch, args=(self, LOG_SERVER_SUP, LOG_SERVER)
         )
         flags = SupervisorFlags(strategy=Strategy.ONE_FOR_ONE, intensity=10, period_s=60)
-        return ChildSpec(
-            id=LOG_SERVER_SUP,
-            actor=Supervisor,
-            args=(flags, [child, watch]),
-            kind=ChildKind.SUPERVISOR,
-            name=LOG_SERVER_SUP,
-        )
+        return supervisor_spec(LOG_SERVER_SUP, flags, [child, watch])

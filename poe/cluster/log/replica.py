@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, cast
 from weakref import proxy
 
 from poe.actors import NO_REPLY, ActorRef, Call, Error, Exit, GenServer, Mailslot, Stop, Work
+from poe.actors.alarm_clock import AlarmClock
 from poe.broker.appendix.message import (
     AgreedBatch,
     Applied,
@@ -44,7 +45,6 @@ from poe.broker.registry.copy_messages import (
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.requests.listing import describe_route
 from poe.broker.requests.log_messages import TrimLog, VerifyLog
-from poe.cluster.alarm_clock import AlarmClock
 from poe.cluster.log.comparing import COMPARER_SUP, find_file, hash_file, segment_of
 from poe.cluster.log.engine import (
     ENTRY_MAX_BYTES,

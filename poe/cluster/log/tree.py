@@ -33,13 +33,12 @@ from poe.cluster.log.replica import Replica
 from poe.cluster.options import ClusterOptions
 from poe.errors import LogEngineUnfit
 from poe.supervision import (
-    ChildKind,
     ChildSpec,
     Restart,
     Strategy,
-    Supervisor,
     SupervisorFlags,
     dynamic_supervisor,
+    supervisor_spec,
 )
 
 LOG_SUP: Final = "log_sup"
@@ -82,21 +81,10 @@ def log_spec(parts: LogParts, server: ChildSpec | None = None) -> ChildSpec:
         dynamic_supervisor(COMPARER_SUP, comparer),
         ChildSpec(id=LOGS, actor=Logs, args=(parts,), name=LOGS),
     ]
-    copies = ChildSpec(
-        id=COPIES_SUP,
-        actor=Supervisor,
-        args=(SupervisorFlags(strategy=Strategy.ONE_FOR_ALL, intensity=5, period_s=10), children),
-        kind=ChildKind.SUPERVISOR,
-        name=COPIES_SUP,
-    )
+    flags = SupervisorFlags(strategy=Strategy.ONE_FOR_ALL, intensity=5, period_s=10)
+    copies = supervisor_spec(COPIES_SUP, flags, children)
     flags = SupervisorFlags(strategy=Strategy.ONE_FOR_ONE, intensity=5, period_s=10)
     children = [copies, log_groups_spec(part, LOG_GROUPS)]
     if server is not None:
         children.insert(0, server)
-    return ChildSpec(
-        id=LOG_SUP,
-        actor=Supervisor,
-        args=(flags, children),
-        kind=ChildKind.SUPERVISOR,
-        name=LOG_SUP,
-    )
+    return supervisor_spec(LOG_SUP, flags, children)

@@ -120,9 +120,9 @@ class Gossip:
     ) -> Digest:
         """Return what is known here, in short."""
         known = tuple(
-            Summary(name, stream, share.digest(stream))
+            Summary(name, stream, share.knowledge.digest(stream))
             for name, share in sorted(shares.items())
-            for stream in sorted(share.streams())
+            for stream in sorted(share.knowledge.streams())
         )
         return Digest(
             self._queue, self._life_us, self._version, known, tuple(groups.values()),
@@ -155,7 +155,7 @@ class Gossip:
         known = tuple(
             (group, stream)
             for group, stream, there in digest.known
-            if (share := shares.get(group)) is not None and share.digest(stream) != there
+            if (share := shares.get(group)) is not None and share.knowledge.digest(stream) != there
         )
         if not (is_held_asked or known):
             return None
@@ -184,7 +184,7 @@ class Gossip:
     def answer(self, asked: Difference, shares: Mapping[str, GroupShare]) -> News:
         """Return what was asked for."""
         known = tuple(
-            shares[group].known(stream)
+            shares[group].knowledge.known(stream)
             for group, stream in dict.fromkeys(asked.known)
             if group in shares
         )

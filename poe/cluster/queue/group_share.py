@@ -90,7 +90,9 @@ class GroupShare:
         is_gone: IsGone = lambda _token: False,
     ) -> None:
         known = copies.agree(record, me)
-        self._ledger = Ledger(record, me, known.knowledge, now_us)
+        self.knowledge = known.knowledge
+        """What all nodes know of it together."""
+        self._ledger = Ledger(record, me, self.knowledge, now_us)
         self._state, self._shared = self._ledger.state, self._ledger.shared
         self._copies = copies
         self._borrowing = Borrowing(self._ledger)
@@ -168,7 +170,7 @@ class GroupShare:
         if self._ledger.is_once:
             for bounds in ranges:
                 for after, last in self._ledger.not_done(stream, *bounds):
-                    self._ledger.knowledge.finish(stream, after, last)
+                    self.knowledge.finish(stream, after, last)
                     detail = f"{self._ledger.record.name}: {stream} behind {after} up to {last}"
                     self._effects.append(Event("given up", detail))
 
@@ -179,7 +181,7 @@ class GroupShare:
         """
         if self._ledger.is_once:
             for bounds in ranges:
-                self._ledger.knowledge.finish(stream, *bounds)
+                self.knowledge.finish(stream, *bounds)
 
     # --- Requests --------------------------------------------------------------------------------
 
@@ -216,7 +218,7 @@ class GroupShare:
         if not self._ledger.is_once:
             if self._ledger.has_unit(lease.topic):
                 stream, why = self._ledger.stream(lease.topic), (UNDELIVERED, self._ledger.me)
-                self._ledger.knowledge.note_again(stream, why, now_us, lease.after, lease.last)
+                self.knowledge.note_again(stream, why, now_us, lease.after, lease.last)
             given_back = Failed(lease.id, lease.after, lease.last, "release")
             self._shared.acknowledge([], [given_back], now_us)
             self._go_on(now_us)
@@ -273,10 +275,9 @@ class GroupShare:
             lease = shared.leased(sought, found.last, found.count, size, now_us)
             if lease is None:
                 continue
-            knowledge = self._ledger.knowledge
-            for other, *bounds in knowledge.grant(stream, found.after, found.last):
+            for other, *bounds in self.knowledge.grant(stream, found.after, found.last):
                 why = self._why(sought, other), other
-                knowledge.note_again(stream, why, now_us, *bounds)
+                self.knowledge.note_again(stream, why, now_us, *bounds)
             if self._unheard:
                 self._note_unheard(stream, found)
             left_s = (lease.deadline_us - now_us) / 1e6
@@ -303,7 +304,7 @@ class GroupShare:
             if ref not in self._peers:
                 held = intersect(self._held_by(ref, stream), [(found.after, found.last)])
                 for bounds in held:
-                    self._ledger.knowledge.note_again(stream, (UNHEARD, ref), since_us, *bounds)
+                    self.knowledge.note_again(stream, (UNHEARD, ref), since_us, *bounds)
 
     def _found(self, stream: StreamId, sought: Sought) -> Found | None:
         """Return messages that are wanted; None where they are not held: then nobody wants them."""
@@ -383,7 +384,7 @@ class GroupShare:
             GroupFull: it is of more streams or nodes than there may be; nothing was taken.
         """
         stream = known.stream
-        done = self._ledger.knowledge.join(known)
+        done = self.knowledge.join(known)
         unit = self._ledger.unit(stream)
         for bounds in done:
             for part in self._borrowing.not_given(stream, *bounds):
@@ -391,34 +392,14 @@ class GroupShare:
                 self._borrowing.copies.drop(stream, *part)
         self._go_on(now_us)
 
-    def known(self, stream: StreamId) -> Known:
-        """Return all that is known of a stream, the same for what is the same."""
-        return self._ledger.knowledge.known(stream)
-
-    def digest(self, stream: StreamId) -> int:
-        """Return a hash of all that is known of a stream; 0: nothing."""
-        return self._ledger.knowledge.digest(stream)
-
-    def streams(self) -> Iterable[StreamId]:
-        """Return the streams of which something is known."""
-        return self._ledger.knowledge.streams()
-
     def done(self, stream: StreamId) -> RangeSet:
         """Return what is done of a stream; it is not to be changed."""
-        return self._ledger.knowledge.get(stream).done
+        return self.knowledge.get(stream).done
 
     @property
     def has_changed(self) -> bool:
         """Whether there are news or effects to take."""
-        return bool(self._effects) or self._ledger.knowledge.has_news
-
-    def take_news(self) -> Sequence[Known]:
-        """Return what this node has done, granted and so on since the last time."""
-        return self._ledger.knowledge.take_news()
-
-    def written(self, news: Known, *, is_failed: bool) -> Known:
-        """Take note that news of this node are written, or failed; return what of them to tell."""
-        return self._ledger.knowledge.written(news, is_failed=is_failed)
+        return bool(self._effects) or self.knowledge.has_news
 
     def is_at_work_on(self, stream: StreamId) -> bool:
         """Return whether something of a stream is being buried, or is a gift to be handed out."""
@@ -430,7 +411,7 @@ class GroupShare:
         """Drop all that is known of a stream, which is over and done everywhere."""
         self._is_due_known = False
         heard = {self._ledger.me, *self._peers}
-        self._past.extend(repeated_of(stream, self._ledger.knowledge.get(stream), heard))
+        self._past.extend(repeated_of(stream, self.knowledge.get(stream), heard))
         self._ceding.forget(stream)
         self._ledger.forget(stream, 0)
 
@@ -482,10 +463,10 @@ class GroupShare:
         since_us = self._unheard.setdefault(ref, now_us)
         if len(self._unheard) > UNHEARD_MAX:
             del self._unheard[next(iter(self._unheard))]
-        streams = {*self._copies.streams(), *self._ledger.knowledge.streams()}
+        streams = {*self._copies.streams(), *self.knowledge.streams()}
         held = [(stream, each) for stream in streams for each in self._held_by(ref, stream)]
         for stream, bounds in held + self._lending.may_have_handed_out(ref):
-            self._ledger.knowledge.note_again(stream, (UNHEARD, ref), since_us, *bounds)
+            self.knowledge.note_again(stream, (UNHEARD, ref), since_us, *bounds)
         self._lending.drop(ref, now_us)
         self._borrowing.drop(ref)
         self._go_on(now_us)
@@ -610,19 +591,19 @@ class GroupShare:
                     "done_ranges": len(known.done),
                     "granted_ranges": sum(map(len, known.granted.values())),
                 }
-                for stream in sorted(self._ledger.knowledge.streams())
-                for known in [self._ledger.knowledge.get(stream)]
+                for stream in sorted(self.knowledge.streams())
+                for known in [self.knowledge.get(stream)]
             ],
         }
 
     def _describe_unit(self, unit: dict[str, Any]) -> dict[str, Any]:
         """Return what is told of a stream, with how far all nodes together are."""
         stream = self._ledger.stream(unit["unit"])
-        known = self._ledger.knowledge.get(stream)
+        known = self.knowledge.get(stream)
         told = {"floor": self._places.floor(stream), "done_ranges": len(known.done)}
         return {**unit, **told}
 
     def report(self) -> Iterator[Repeated]:
         """Yield all that came to clients more than once, or may have."""
         heard = {self._ledger.me, *self._peers}
-        return chain(self._past, repeated(self._ledger.knowledge, heard))
+        return chain(self._past, repeated(self.knowledge, heard))

@@ -658,11 +658,11 @@ class BestEffortQueue:
         """
         for name in list(self._groups):
             yield self._groups[name]
-        for name, known in list(self._shares.items()):
-            for stream in list(known.streams()):
+        for name, each in list(self._shares.items()):
+            for stream in list(each.knowledge.streams()):
                 share = self._shares.get(name)
                 if share is not None and not self._over.is_forgotten(stream):
-                    yield share.known(stream)
+                    yield share.knowledge.known(stream)
         for stream in self.copies.streams():
             after = 0
             while batch := next(self.copies.batches(stream, after, POINTER_MAX), None):
@@ -747,7 +747,9 @@ class BestEffortQueue:
     def known(self, group: str) -> dict[StreamId, Known]:
         """Return all that is known here of each stream in a group; nothing where there is none."""
         share = self._shares.get(group)
-        return {} if share is None else {each: share.known(each) for each in share.streams()}
+        if share is None:
+            return {}
+        return {each: share.knowledge.known(each) for each in share.knowledge.streams()}
 
     def counters(self) -> dict[str, int]:
         """Return what was counted."""
@@ -1023,7 +1025,7 @@ class BestEffortQueue:
 
     def _take_from(self, share: GroupShare, now_us: int) -> None:
         """Take what a share has done: what is to outlive the process is written before answers."""
-        news, effects = share.take_news(), share.take_effects()
+        news, effects = share.knowledge.take_news(), share.take_effects()
         for known in news:
             self._finished(known.stream, now_us)
         if not news or not self._log.is_there:
@@ -1033,7 +1035,7 @@ class BestEffortQueue:
 
         def written(error: PoeError | None, now_us: int) -> None:
             is_failed = error is not None
-            told = [share.written(known, is_failed=is_failed) for known in news]
+            told = [share.knowledge.written(known, is_failed=is_failed) for known in news]
             self._gossip.note_known(told, now_us)
             for each in effects:
                 if error is not None and isinstance(each, Answer):

@@ -42,18 +42,6 @@ class StaticFiles:
     def __init__(self) -> None:
         self._files = dict(_found(files("poe.gateway.console") / "static"))
 
-    def names(self) -> list[str]:
-        """Return what there is, as paths below `static/`."""
-        return sorted(self._files)
-
-    def packed_bytes(self) -> int:
-        """Return what all of them take on the wire."""
-        return sum(len(each.packed) for each in self._files.values())
-
-    def packed_size(self, name: str) -> int:
-        """Return what one of them takes on the wire, in bytes."""
-        return len(self._files[name].packed)
-
     def reply(self, name: str, request: Request) -> Response:
         """Return a file; 304 where the browser has it.
 

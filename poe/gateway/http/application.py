@@ -36,6 +36,7 @@ from poe.gateway.http.inquiry import Inquiry
 from poe.gateway.http.openapi import document
 from poe.gateway.http.options import GatewayOptions
 from poe.gateway.http.page import PAGE_HEADERS, page_of
+from poe.gateway.http.parts import GatewayParts
 from poe.gateway.http.produce import ProduceRoutes
 from poe.gateway.http.properties import PropertyRoutes
 from poe.gateway.http.queues import QueueRoutes
@@ -83,12 +84,13 @@ class Gateway:
         has_bearers = options.authentication == "bearer"
         self._admission = Admission(Bearers(self._inquiry) if has_bearers else None, OPEN_PATHS)
         inflow = Inflow(options)
+        parts = GatewayParts(options, brokers, inflow, self._admission)
         self._to = Handlers(
-            ProduceRoutes(options, brokers, inflow, self._admission, self._running_producer),
+            ProduceRoutes(parts, self._running_producer),
             ReadRoutes(options, brokers, self._admission),
-            PropertyRoutes(options, brokers, inflow, self._admission),
-            GroupRoutes(options, brokers, inflow, self._admission),
-            QueueRoutes(options, brokers, inflow, self._admission),
+            PropertyRoutes(parts),
+            GroupRoutes(parts),
+            QueueRoutes(parts),
             HealthRoutes(options, brokers),
             self._get_openapi,
             self._get_docs,

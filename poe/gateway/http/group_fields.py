@@ -7,7 +7,7 @@ numbers are greater than those that JavaScript has.
 
 import re
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, NoReturn
 from urllib.parse import quote, unquote_to_bytes
@@ -46,6 +46,14 @@ def _members(
         allowed = ", ".join(sorted(fields)) or "nothing"
         refuse(f"{place} is {short_repr(content)}; send an object of {allowed}{needed}")
     return {name: fields[name](name, value) for name, value in content.items()}
+
+
+def _rows(
+    field: str, value: object, fields: Mapping[str, Field], required: set[str]
+) -> Iterator[dict[str, Any]]:
+    """Yield the members of each object of an array."""
+    for i, each in enumerate(_items(field, value)):
+        yield _members(f"{field}[{i}]", each, fields, required)
 
 
 def name_text(name: bytes) -> str:
@@ -174,10 +182,7 @@ def leases(field: str, value: object) -> list[int]:
 def done(field: str, value: object) -> tuple[Done, ...]:
     """Return what of leases is done."""
     fields = {"lease": lease, "ranges": _ranges}
-    return tuple(
-        Done(**_members(f"{field}[{i}]", each, fields, {"lease"}))
-        for i, each in enumerate(_items(field, value))
-    )
+    return tuple(Done(**row) for row in _rows(field, value, fields, {"lease"}))
 
 
 def failed(field: str, value: object) -> tuple[Failed, ...]:
@@ -191,20 +196,16 @@ def failed(field: str, value: object) -> tuple[Failed, ...]:
         "reason": text,
     }
     found = []
-    for i, each in enumerate(_items(field, value)):
-        members = _members(f"{field}[{i}]", each, fields, {"lease", "after", "last"})
-        _check_range(members["after"], members["last"])
-        found.append(Failed(**members))
+    for row in _rows(field, value, fields, {"lease", "after", "last"}):
+        _check_range(row["after"], row["last"])
+        found.append(Failed(**row))
     return tuple(found)
 
 
 def places(field: str, value: object) -> dict[bytes, int | None]:
     """Return where to read units: a pointer, or None where the group knows."""
     fields = {"unit": name, "pointer": pointer}
-    rows = [
-        _members(f"{field}[{i}]", each, fields, {"unit"})
-        for i, each in enumerate(_items(field, value))
-    ]
+    rows = _rows(field, value, fields, {"unit"})
     return {row["unit"]: row.get("pointer") for row in rows}
 
 
@@ -212,8 +213,7 @@ def positions(field: str, value: object) -> dict[bytes, list[Any]]:
     """Return how far units are, and the bytes that a client keeps with that."""
     fields = {"unit": name, "pointer": pointer, "data": text, "data_base64": _base64}
     found = {}
-    for i, each in enumerate(_items(field, value)):
-        row = _members(f"{field}[{i}]", each, fields, {"unit", "pointer"})
+    for row in _rows(field, value, fields, {"unit", "pointer"}):
         kept = row.get("data", "").encode(errors="surrogatepass") or row.get("data_base64", b"")
         found[row["unit"]] = [row["pointer"], kept]
     return found
@@ -222,18 +222,14 @@ def positions(field: str, value: object) -> dict[bytes, list[Any]]:
 def pointers(field: str, value: object) -> dict[bytes, int]:
     """Return where units are to go on."""
     fields = {"unit": name, "pointer": pointer}
-    rows = [
-        _members(f"{field}[{i}]", each, fields, {"unit", "pointer"})
-        for i, each in enumerate(_items(field, value))
-    ]
+    rows = _rows(field, value, fields, {"unit", "pointer"})
     return {row["unit"]: row["pointer"] for row in rows}
 
 
 def _ranges(field: str, value: object) -> tuple[tuple[int, int], ...]:
     fields = {"after": pointer, "last": pointer}
     found = []
-    for i, each in enumerate(_items(field, value)):
-        row = _members(f"{field}[{i}]", each, fields, {"after", "last"})
+    for row in _rows(field, value, fields, {"after", "last"}):
         _check_range(row["after"], row["last"])
         found.append((row["after"], row["last"]))
     return tuple(found)

@@ -41,13 +41,11 @@ from poe.errors import (
     UnknownGroup,
 )
 from poe.gateway.http import group_fields as field
-from poe.gateway.http.admission import Admission
-from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.group_fields import Field, fields_of, member_of, name_text, refuse, told_of
-from poe.gateway.http.inflow import Inflow
 from poe.gateway.http.inquiry import TTL_MAX_S
-from poe.gateway.http.options import DOWN_WAIT_S, GatewayOptions
+from poe.gateway.http.options import DOWN_WAIT_S
 from poe.gateway.http.parameters import parameters_of
+from poe.gateway.http.parts import GatewayParts
 from poe.gateway.http.read import COUNT_DEFAULT
 from poe.gateway.http.record import record_of, text_member
 from poe.gateway.http.reply import json_reply
@@ -73,15 +71,10 @@ _READ_BATCHES = 10  # a fetch is of so many batches
 class GroupRoutes:
     """Turns requests into what a broker is asked of its groups; belongs to one event loop."""
 
-    def __init__(
-        self, options: GatewayOptions, brokers: Brokers, inflow: Inflow, admission: Admission
-    ) -> None:
-        self._options = options
-        self._brokers = brokers
-        self._inflow = inflow
-        self._admission = admission
-        self._servers = options.broker_url.servers
-        self._count = field.whole(1, options.read_count_max)
+    def __init__(self, parts: GatewayParts) -> None:
+        self._options, self._brokers, self._inflow, self._admission = parts
+        self._servers = self._options.broker_url.servers
+        self._count = field.whole(1, self._options.read_count_max)
         self._waiting: set[asyncio.Task[Any]] = set()
         self._envelopes: dict[bytes, tuple[bool, float]] = {}
         self._topics: dict[str, tuple[list[bytes], float]] = {}

@@ -28,14 +28,12 @@ from poe.client.producer.delivery import Buffered, Delivery, Failed, Result, Sen
 from poe.client.producer.payload import Messages
 from poe.client.producer.topic_info import TopicState
 from poe.errors import BrokerDown, RequestRefused
-from poe.gateway.http.admission import Admission
 from poe.gateway.http.body import messages_in, once, shown
-from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.edit import Answer, EditHook, Post
-from poe.gateway.http.inflow import Inflow
 from poe.gateway.http.inquiry import TTL_MAX_S
 from poe.gateway.http.later import AT, DELAY, LaterPuts, due_of
-from poe.gateway.http.options import DOWN_WAIT_S, GatewayOptions
+from poe.gateway.http.options import DOWN_WAIT_S
+from poe.gateway.http.parts import GatewayParts
 from poe.gateway.http.reply import json_reply, told
 
 _KEY, _HEADER = b"poe-key", b"poe-header-"
@@ -47,22 +45,13 @@ Produce = Callable[[bytes, Messages], Awaitable[Response]]
 class ProduceRoutes:
     """Turns posts into calls of one producer; belongs to one event loop."""
 
-    def __init__(
-        self,
-        options: GatewayOptions,
-        brokers: Brokers,
-        inflow: Inflow,
-        admission: Admission,
-        producer: Callable[[], AsyncProducer],
-    ) -> None:
+    def __init__(self, parts: GatewayParts, producer: Callable[[], AsyncProducer]) -> None:
         """Produce with what `producer` returns, which exists once the gateway has started."""
-        self._options = options
-        self._later = LaterPuts(options, brokers)
+        self._options, self._brokers, self._inflow, self._admission = parts
+        self._later = LaterPuts(self._options, self._brokers)
         self._producer = producer
-        self._inflow = inflow
-        self._admission, self._brokers = admission, brokers
-        edit = options.edit
-        self._hook = None if edit is None else EditHook(edit, options.edit_timeout_s)
+        edit = self._options.edit
+        self._hook = None if edit is None else EditHook(edit, self._options.edit_timeout_s)
         self._is_proven: dict[bytes, bool] = {}
         """Of each topic that was posted to, whether something was delivered to it."""
         self._known_until_s: dict[bytes, float] = {}

@@ -14,11 +14,8 @@ from starlette.responses import Response
 from poe.broker.requests.needs import needs_of
 from poe.client import AsyncSocket
 from poe.errors import OptionError, RequestRefused
-from poe.gateway.http.admission import Admission
 from poe.gateway.http.body import options_in, parsed
-from poe.gateway.http.brokers import Brokers
-from poe.gateway.http.inflow import Inflow
-from poe.gateway.http.options import GatewayOptions
+from poe.gateway.http.parts import GatewayParts
 from poe.gateway.http.produce import topic_of
 from poe.gateway.http.record import text_member
 from poe.gateway.http.reply import json_reply
@@ -30,12 +27,8 @@ _Question: TypeAlias = Callable[[AsyncSocket], Awaitable[DescribedTopic]]
 class PropertyRoutes:
     """Answers for `/topics/{topic}/properties`."""
 
-    def __init__(
-        self, options: GatewayOptions, brokers: Brokers, inflow: Inflow, admission: Admission
-    ) -> None:
-        self._brokers = brokers
-        self._inflow = inflow
-        self._admission = admission
+    def __init__(self, parts: GatewayParts) -> None:
+        options, self._brokers, self._inflow, self._admission = parts
         self._timeout_s = options.read_timeout_s
 
     async def serve(self, request: Request) -> Response:

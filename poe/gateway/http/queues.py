@@ -20,14 +20,11 @@ from poe.client.async_socket import AsyncSocket
 from poe.client.group.queue_core import COPIES_MAX, DEADLINE_MAX_S
 from poe.client.producer import payload
 from poe.errors import NotInCluster, RequestRefused, UnderCopies
-from poe.gateway.http.admission import Admission
 from poe.gateway.http.body import messages_in, once
-from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.group_fields import name_text, told_of
-from poe.gateway.http.inflow import Inflow
 from poe.gateway.http.later import due_of
-from poe.gateway.http.options import GatewayOptions
 from poe.gateway.http.parameters import parameters_of
+from poe.gateway.http.parts import GatewayParts
 from poe.gateway.http.produce import topic_of
 from poe.gateway.http.reply import json_reply
 from poe.security.policy import TOPIC
@@ -38,13 +35,8 @@ _PARAMETERS: Final = {"copies", "deadline_s", "delay_s", "at"}
 class QueueRoutes:
     """Turns requests into what a broker is asked of its cluster; belongs to one event loop."""
 
-    def __init__(
-        self, options: GatewayOptions, brokers: Brokers, inflow: Inflow, admission: Admission
-    ) -> None:
-        self._options = options
-        self._brokers = brokers
-        self._inflow = inflow
-        self._admission = admission
+    def __init__(self, parts: GatewayParts) -> None:
+        self._options, self._brokers, self._inflow, self._admission = parts
 
     async def post(self, request: Request) -> Response:
         """Put messages onto a queue, which is made where there is none; later, if asked for so."""

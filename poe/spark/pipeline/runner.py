@@ -33,11 +33,11 @@ from poe.spark.server_options import parse_servers
 from poe.spark.session import session
 from poe.supervision import (
     Backoff,
-    ChildKind,
     ChildSpec,
     Restart,
     Supervisor,
     SupervisorFlags,
+    supervisor_spec,
 )
 
 logger = logging.getLogger("poe.spark")
@@ -198,12 +198,10 @@ class PipelineSup(Supervisor):
             intensity=pipeline.intensity, period_s=pipeline.period_s, backoff=backoff
         )
         supervisors = [
-            ChildSpec(
-                id=supervisor_name(name),
-                name=supervisor_name(name),
-                actor=Supervisor,
-                args=(flags, [_query_spec(name, make)]),
-                kind=ChildKind.SUPERVISOR,
+            supervisor_spec(
+                supervisor_name(name),
+                flags,
+                [_query_spec(name, make)],
                 restart=Restart.TRANSIENT,
             )
             for name, make in writers.items()

@@ -9,7 +9,7 @@ from poe.cluster.log.names import Names
 from poe.cluster.log.nats_api import (
     answer_to_publish,
     changed_settings,
-    error_of,
+    check_answer,
     is_entry,
     is_reached,
     next_request,
@@ -73,12 +73,14 @@ def test_an_acknowledgement_says_what_became_of_an_entry(answer, became):
 
 
 def test_a_refusal_without_a_leader_can_be_tried_again_and_another_says_what_it_is():
-    assert error_of({"config": {}}, "it") is None
-    assert isinstance(error_of({"error": {"code": 503, "err_code": 10008}}, "it"), NoQuorum)
+    check_answer({"config": {}}, "it")
+    with pytest.raises(NoQuorum):
+        check_answer({"error": {"code": 503, "err_code": 10008}}, "it")
     answer = {"error": {"code": 500, "err_code": 10047, "description": "no room"}}
-    error = error_of(answer, "stream 's'")
-    assert type(error) is ClusterError
-    assert "stream 's': no room (10047)" in str(error)
+    with pytest.raises(ClusterError) as caught:
+        check_answer(answer, "stream 's'")
+    assert type(caught.value) is ClusterError
+    assert "stream 's': no room (10047)" in str(caught.value)
 
 
 def test_a_stream_as_it_was_made_has_not_changed():

@@ -153,7 +153,7 @@ class Sharers:
     def gossip(self):
         """Have all nodes learn what is news."""
         for node in self.nodes:
-            for known in node.share.take_news():
+            for known in node.share.knowledge.take_news():
                 for other in self.nodes:
                     if other is not node and (node.ref, other.ref) not in self.lost:
                         other.share.learn(known, other.now_us)

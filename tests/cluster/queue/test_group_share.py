@@ -19,7 +19,7 @@ def test_what_is_put_is_leased_done_and_told():
     assert (lease.topic, lease.after, lease.last) == (b"jobs@0101010101010101.1", 0, 10)
     assert node.done(lease) == ()
     assert done_of(node) == [(0, 10)]
-    [news] = node.share.take_news()
+    [news] = node.share.knowledge.take_news()
     assert news == Known("workers", MINE, ((0, 10),), ((ME, ((0, 10),)),), ())
     assert node.done(lease) == (lease.id,)
 
@@ -99,7 +99,7 @@ def test_what_has_expired_comes_again_and_its_cause_is_kept():
     node.sleep(6)
     assert node.take(Y)[1] == [1]
     assert node.done(lease) == (lease.id,)
-    [again] = node.share.known(MINE).again
+    [again] = node.share.knowledge.known(MINE).again
     assert (again.cause, again.node, again.other) == ("lease expired", ME, ME)
     assert (again.since_us, again.ranges) == (node.now_us, ((0, 1),))
 
@@ -110,7 +110,7 @@ def test_what_was_given_back_comes_again_and_its_cause_is_kept(verdict, cause):
     node.hold(MINE, 0, 2)
     node.said(node.take()[0], verdict)
     assert node.take(Y)[1] == [1, 2]
-    assert [each.cause for each in node.share.known(MINE).again] == [cause]
+    assert [each.cause for each in node.share.knowledge.known(MINE).again] == [cause]
 
 
 def test_what_is_not_owned_any_more_is_not_handed_out():
@@ -131,7 +131,7 @@ def test_what_is_taken_over_is_handed_out_and_named_if_it_was_before():
     node.share.learn(Known("workers", ITS, ((0, 2),), ((OTHER, ((0, 6),)),), ()), node.now_us)
     node.hold(ITS, 0, 10)
     assert node.take()[1] == [3, 4, 5, 6, 7, 8, 9, 10]
-    [again] = node.share.known(ITS).again
+    [again] = node.share.knowledge.known(ITS).again
     assert again[:3] == ("taken over", ME, OTHER)
     assert again.ranges == ((2, 6),)
 
@@ -217,7 +217,7 @@ def test_a_stream_is_forgotten():
     node.hold(MINE, 0, 4)
     node.done(node.take()[0])
     node.share.forget(MINE)
-    assert list(node.share.streams()) == []
+    assert list(node.share.knowledge.streams()) == []
     assert node.operate("group")["units"] == []
 
 

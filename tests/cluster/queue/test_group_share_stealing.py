@@ -95,7 +95,7 @@ def test_what_is_kept_for_long_does_not_expire_at_its_owner():
     nodes.gossip()
     nodes.sleep(5)
     assert nodes[0].lease(X).found is None
-    assert nodes[0].share.known(MINE).again == ()
+    assert nodes[0].share.knowledge.known(MINE).again == ()
 
 
 def test_what_nobody_asks_for_is_handed_back():
@@ -139,7 +139,7 @@ def test_what_a_node_has_that_is_gone_is_handed_out_again():
     nodes[0].share.peer_down(nodes[1].ref, nodes[0].now_us)
     lease, pointers = nodes[0].take(X)
     assert (pointers, lease.attempts) == ([1, 2], 0)
-    again = nodes[0].share.known(MINE).again[0]
+    again = nodes[0].share.knowledge.known(MINE).again[0]
     assert again[:3] == ("node lost", nodes[0].ref, nodes[1].ref)
 
 
@@ -218,7 +218,7 @@ def test_at_most_once_is_done_when_it_is_given_and_handed_out_once():
     assert pointers_of(got(nodes, 1, "more")) == [2, 3, 4]
     assert nodes[0].lease(X).found is None
     assert list(nodes[0].share.done(MINE)) == [(0, 4)]
-    assert nodes[1].share.known(MINE).granted == ((nodes[1].ref, ((0, 4),)),)
+    assert nodes[1].share.knowledge.known(MINE).granted == ((nodes[1].ref, ((0, 4),)),)
 
 
 def test_at_most_once_survives_that_what_is_done_is_heard_before_it_is_handed_out():
@@ -226,7 +226,7 @@ def test_at_most_once_survives_that_what_is_done_is_heard_before_it_is_handed_ou
     nodes[0].hold(MINE, 0, 2)
     nodes.lost = {(nodes[0].ref, nodes[1].ref)}
     hungry(nodes, 1)
-    for known in nodes[0].share.take_news():
+    for known in nodes[0].share.knowledge.take_news():
         nodes[1].share.learn(known, nodes[1].now_us)
     nodes.lost.clear()
     nodes.sleep(0.5)

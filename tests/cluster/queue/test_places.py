@@ -37,7 +37,7 @@ def test_a_reset_passes_over_what_comes_before_a_place():
     assert node.take()[1] == [5, 6, 7, 8, 9, 10]
     node.operate("group_leave", member=X)
     assert reset(node, "newest") == {UNIT: [4, 10, 6]}
-    [news] = node.share.take_news()
+    [news] = node.share.knowledge.take_news()
     assert news.done == ((0, 10),)
 
 
@@ -60,4 +60,4 @@ def test_a_reset_does_not_begin_with_what_is_done():
         reset(node, "oldest")
     with pytest.raises(UnknownTopic):
         reset(node, {b"jobs@7.7": 4})
-    assert ITS not in node.share.streams()
+    assert ITS not in node.share.knowledge.streams()

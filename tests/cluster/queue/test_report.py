@@ -145,9 +145,9 @@ def test_what_was_lent_to_a_node_that_is_gone_may_have_come_from_it():
     nodes.part(0, 1)
     nodes[0].take(X)
     assert told(nodes[0]) == [(0, 2, "may", UNHEARD, (nodes[0].ref, nodes[1].ref))]
-    nodes[1].share.take_news()
+    nodes[1].share.knowledge.take_news()
     nodes.heal(0, 1)
-    nodes[0].share.learn(nodes[1].share.known(MINE), nodes[0].now_us)
+    nodes[0].share.learn(nodes[1].share.knowledge.known(MINE), nodes[0].now_us)
     assert told(nodes[0]) == [(0, 2, "certain", SPLIT, (nodes[0].ref, nodes[1].ref))]
 
 

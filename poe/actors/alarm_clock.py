@@ -4,7 +4,8 @@ import math
 from typing import cast
 from weakref import proxy
 
-from poe.actors import GenServer, Timer
+from poe.actors.gen_server import GenServer
+from poe.actors.timer_queue import Timer
 
 
 class AlarmClock:
@@ -19,14 +20,17 @@ class AlarmClock:
         self._timer: Timer | None = None
         self._due_s = math.inf
 
+    def rings_within(self, wait_s: float) -> bool:
+        """Return whether it rings in so long at the latest, as it is set now."""
+        return self._due_s <= self._actor.monotonic_s() + wait_s
+
     def ring_after(self, wait_s: float) -> None:
         """Ring after so long, unless it does so before."""
-        due_s = self._actor.monotonic_s() + wait_s
-        if due_s >= self._due_s:
+        if self.rings_within(wait_s):
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._due_s = due_s
+        self._due_s = self._actor.monotonic_s() + wait_s
         self._timer = self._actor.send_after(wait_s, self._message)
 
     def rang(self) -> None:
