@@ -1,5 +1,7 @@
 """Producers and consumers learn from the server what a topic has; no option contradicts it."""
 
+from typing import Any
+
 import pytest
 
 from poe.client import AsyncConsumer, AsyncProducer, Consumer, Producer
@@ -112,6 +114,23 @@ def test_what_waited_for_the_server_leaves_as_the_topic_wants_it(serve, tmp_path
         assert sum(each.messages for each in second.describe("t").partitions) == 1
         found = everything(f"poe://127.0.0.1:{port}", "t")
     assert [value for _, _, value in found] == [b"early"]
+
+
+def test_what_waited_for_the_server_goes_where_its_key_says(serve, tmp_path):
+    port = free_port()
+    first = serve(dir=tmp_path / "data", port=port)
+    first.create_topic("t", partitions=3)
+    first.stop()
+    url = f"poe://127.0.0.1:{port}"
+    messages = [(b"%d" % i, b"v") for i in range(9)]
+    with Producer(url, strategy="custom", reconnect_max_s=0.1) as producer:
+        early: Any = producer.produce_async("t", messages)
+        wait_until(lambda: producer.info("t").state == "downtime", WAIT_S)
+        serve(dir=tmp_path / "data", port=port)
+        found = [each.partition for each in early.result(WAIT_S)]
+        late: Any = producer.produce_sync("t", messages)
+        assert found == [each.partition for each in late]
+    assert set(found) == {0, 1, 2}
 
 
 def test_a_value_may_be_empty_once_it_is_known_that_there_are_envelopes(node, url):

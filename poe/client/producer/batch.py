@@ -1,6 +1,7 @@
 """The messages of one request on their way: from the first call that adds one to the answer."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeAlias
 
@@ -177,6 +178,12 @@ class Batch(RequestOutcome):
         waiting = self._enter(end, count, action)
         if self.is_known(end, count):
             self._run(waiting)
+
+    def forget_known(self, end: int, count: int, action: Callable[[], object]) -> None:
+        """Call an action of `when_known` no more."""
+        # The list stays: another thread may be about to add to it.
+        with contextlib.suppress(ValueError):  # it was called in this moment
+            self.calls.get(end, []).remove((end - count, action))
 
     def future_of(self, end: int, count: int) -> "asyncio.Future[None]":
         """Return a future of the running loop that is done when that is known."""

@@ -5,6 +5,7 @@ than a place in it. Whoever waits is woken by the outcome, once, however many ca
 """
 
 import asyncio
+import contextlib
 import logging
 import threading
 from abc import ABC, abstractmethod
@@ -20,6 +21,7 @@ from poe.errors.timeout import FOR_EVER_S, check_timeout
 _log = logging.getLogger(__name__)
 
 _BROKER = "the broker"
+_FUTURES_MANY = 64
 
 UNPLACED = -1
 """Stands for the partition of what has none: it is not known yet, or the picker has refused."""
@@ -105,7 +107,12 @@ class Outcome:
             WouldBlock: a callback has called this.
         """
         if self.value is None:
-            _block(self.when_settled, timeout_s)
+            _block(self.when_settled, self.forget, timeout_s)
+
+    def forget(self, action: Callable[[], object]) -> None:
+        """Call an action of `when_settled` no more: who waited has given up, maybe often."""
+        with contextlib.suppress(ValueError):  # it was called in this moment
+            self._actions.remove(action)
 
     def future(self) -> "asyncio.Future[None]":
         """Return a future of the running loop that is done when this is settled.
@@ -120,6 +127,10 @@ class Outcome:
         if futures is None:
             futures = self._futures[loop] = []
             self.when_settled(partial(resolve_soon, loop, futures))
+        # Of those who have given up, maybe often, nothing is kept; looked at now and then.
+        count = len(futures)
+        if count >= _FUTURES_MANY and not count & (count - 1):
+            futures[:] = [each for each in futures if not each.done()]
         futures.append(future)
         return future
 
@@ -150,6 +161,11 @@ class RequestOutcome(Outcome, ABC):
         """Call `action` once that is known, as `when_settled` does."""
         del end, count
         self.when_settled(action)
+
+    def forget_known(self, end: int, count: int, action: Callable[[], object]) -> None:
+        """Call an action of `when_known` no more."""
+        del end, count
+        self.forget(action)
 
     def future_of(self, end: int, count: int) -> "asyncio.Future[None]":
         """Return a future of the running loop that is done when that is known."""
@@ -199,11 +215,14 @@ class Delivery:
             WouldBlock: a callback has called this.
         """
         if not self.done():
-            _block(self.when_done, timeout_s)
+            _block(self.when_done, self._forget, timeout_s)
 
     def when_done(self, action: Callable[[], object]) -> None:
         """Call `action` once it is known: in the thread that finds out, or now."""
         self.outcome.when_known(self.end, self.count, action)
+
+    def _forget(self, action: Callable[[], object]) -> None:
+        self.outcome.forget_known(self.end, self.count, action)
 
     def future(self) -> "asyncio.Future[None]":
         """Return a future of the running loop that is done when it is known."""
@@ -360,8 +379,12 @@ def resolve_soon(loop: asyncio.AbstractEventLoop, futures: "list[asyncio.Future[
         loop.call_soon_threadsafe(_resolve, futures)
 
 
-def _block(when: Callable[[Callable[[], object]], None], timeout_s: float | None) -> None:
-    """Block until what is given to `when` is called.
+def _block(
+    when: Callable[[Callable[[], object]], None],
+    forget: Callable[[Callable[[], object]], None],
+    timeout_s: float | None,
+) -> None:
+    """Block until what is given to `when` is called; where it gives up, it is given to `forget`.
 
     Raises:
         CallTimeout: it was not in time.
@@ -373,7 +396,13 @@ def _block(when: Callable[[Callable[[], object]], None], timeout_s: float | None
     lock.acquire()
     when(lock.release)
     limit_s = -1 if timeout_s is None else min(max(timeout_s, 0.0), FOR_EVER_S)
-    if not lock.acquire(timeout=limit_s):
+    is_called = False
+    try:
+        is_called = lock.acquire(timeout=limit_s)
+    finally:
+        if not is_called:
+            forget(lock.release)
+    if not is_called:
         raise CallTimeout(_BROKER, timeout_s or 0.0)
 
 

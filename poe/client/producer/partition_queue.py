@@ -568,6 +568,12 @@ class PartitionQueue:
             self._when_drained = action
             return not self.window.in_flight
 
+    def stay(self) -> None:
+        """Go on with the connection that it has, whatever `drain` was to change."""
+        with self._lock:
+            self._when_drained = None
+        self.pump()
+
     # ---- giving up ----------------------------------------------------------------------------
 
     def withdraw(self, delivery: Delivery, why: PoeError) -> bool:

@@ -72,6 +72,7 @@ _SPIN_S = 100e-6
 """How long a call that waits looks for its answer before it sleeps."""
 _LOOK_S = 0.1
 """How often who receives looks whether another thread has settled what it waits for."""
+_INTERRUPTED = "a call was interrupted"
 
 
 Shape: TypeAlias = tuple[tuple[bytes, ...], bool]
@@ -86,8 +87,8 @@ class PoeTransport:
 
     It tells what partitions a topic has, and whether its messages are in envelopes. Where it does
     not know, since nobody has said so or it is too old, the options count; so they do while it
-    cannot be reached, but no message leaves before it was asked. Of an unusual name it is asked
-    whether it takes it, which its option `names` says.
+    cannot be reached, but no message leaves before it was asked, and none is placed by its key.
+    Of an unusual name it is asked whether it takes it, which its option `names` says.
     """
 
     numbers_puts = True
@@ -111,21 +112,35 @@ class PoeTransport:
         Raises:
             PropertyMismatch: the options contradict what the topic has.
             SecurityError, ConfigError: the producer is not let in, or must not know the topic.
+            ConnectFailed: nobody can be asked, and messages are placed by their keys.
         """
         self._asked.add(topic)
+        failure: ConnectFailed | None = None
         for server in self._order.all:
             try:
                 await self._learn(server, [topic])
             except (PropertyMismatch, SecurityError, ConfigError):
                 raise
-            except PoeError:
+            except PoeError as error:
                 self._order.failed(server)
+                failure = server.unreachable(str(error))
+                if isinstance(error, ConnectFailed):
+                    failure = error
                 continue  # a worker's connection will tell of it
+            failure = None
             break
+        if failure is not None and self._must_be_told(topic):
+            raise failure
         brokers = tuple(Broker(i, each.host, each.port) for i, each in enumerate(self._order.all))
         names, envelope = shape_of(topic, self._known.get(topic), self._options)
         partitions = tuple(Partition(i, 0) for i in range(len(names)))
         return TopicMetadata(topic, brokers, partitions, await self._refusal(names[-1]), envelope)
+
+    def _must_be_told(self, topic: bytes) -> bool:
+        """Return whether calls wait until a server has told: a key chooses among all partitions."""
+        own = self._options.of(topic)
+        is_by_key = own.strategy == "custom" or own.picker is not None
+        return is_by_key and own.partitions is None and topic not in self._known
 
     async def _learn(self, server: Server, topics: Iterable[bytes]) -> None:
         """Ask a server what topics have.
@@ -311,6 +326,10 @@ class PoeLink:
         self._sending = threading.Lock()
         self._waiting: deque[Callable[[Any], bool]] = deque()
         self._unsent: deque[memoryview] = deque()
+        self._is_torn = False
+        """Whether nobody knows what of the last frame is out: an interrupt, such as Ctrl-C or the
+        time limit of a task, has come between, or the connection is lost. Nothing is sent behind
+        it, which the server would take for the rest of it, and store."""
         self._shapes: dict[bytes, tuple[DescribedTopic | None, Shape]] = {}
         self._warned: set[bytes] = set()
         self._closed_because = ""
@@ -342,21 +361,34 @@ class PoeLink:
             if self._closed_because:
                 self._loop.call_soon_threadsafe(done, self._closed_error())
                 return
-            self._waiting.append(done)
-            if self._unsent:
-                self._unsent.append(memoryview(frame))
+            if self._is_torn:
+                self._waiting.append(done)  # it is told with all others, in a moment
                 return
             try:
-                size = self._socket.send(frame)
-            except BlockingIOError:
-                size = 0
-            except OSError:
-                # What the server has said before it closed can still be received, and then the
-                # end of the connection.
-                return
-            if size < len(frame):
-                self._unsent.append(memoryview(frame)[size:])
-                self._loop.call_soon_threadsafe(self._watch_room)
+                self._is_torn = True
+                self._waiting.append(done)
+                if self._unsent:
+                    self._unsent.append(memoryview(frame))
+                else:
+                    self._send_some(frame)
+                self._is_torn = False
+            except BaseException as error:
+                if isinstance(error, ssl.SSLError) or getattr(error, "errno", None) is not None:
+                    # What the server has said before it closed can still be received, and then the
+                    # end of the connection.
+                    return
+                # It is none of the socket's, though it may be a TimeoutError: a signal's.
+                self._loop.call_soon_threadsafe(self._lose, _INTERRUPTED)
+                raise
+
+    def _send_some(self, frame: bytes) -> None:
+        try:
+            size = self._socket.send(frame)
+        except BlockingIOError:
+            size = 0
+        if size < len(frame):
+            self._unsent.append(memoryview(frame)[size:])
+            self._loop.call_soon_threadsafe(self._watch_room)
 
     async def _ask(self, asked: Exchange[Any]) -> Any:  # noqa: ANN401 - of any exchange
         """Send a request that is no batch behind those under way; return what it comes to."""
@@ -451,6 +483,7 @@ class PoeLink:
         if not self._receiving.acquire(blocking=False):
             return
         end = ""
+        is_whole = True
         try:
             deadline_s = time.monotonic() + timeout_s
             self._watch(0)
@@ -459,14 +492,18 @@ class PoeLink:
                 if left_s <= 0:
                     break
                 if self._wait_readable(min(left_s, _LOOK_S)):
+                    is_whole = False
                     end = self._receive_once()
+                    is_whole = True
         finally:
+            if not is_whole:  # nobody knows which replies were handed out
+                end = _INTERRUPTED
             self._watch(select.EPOLLIN)
             self._receiving.release()
-        if self._closed_because:
-            self._close_socket()
-        elif end:
-            self._loop.call_soon_threadsafe(self._lose, end)
+            if self._closed_because:
+                self._close_socket()
+            elif end:
+                self._loop.call_soon_threadsafe(self._lose, end)
 
     def _wait_readable(self, timeout_s: float) -> bool:
         """Wait for bytes; for a moment without sleep, where that lately was enough.

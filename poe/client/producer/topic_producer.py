@@ -254,13 +254,17 @@ class TopicProducer(GenServer):
         for queue in record.queues:
             if queue.worker is None:
                 queue.connect(record)
-            elif queue.worker is not record:
+            elif queue.worker is record:
+                queue.stay()  # it was to go elsewhere, maybe, and still is here
+            else:
                 drained = _Drained(queue, record)
                 if queue.drain(partial(cell_of_actor(self).cast_from_outside, drained)):
                     self._take_drained(queue, record)
 
     def _take_drained(self, queue: PartitionQueue, record: WorkerRecord) -> None:
-        if queue in record.queues and record.state is WorkerState.READY:
+        is_wanted = queue in record.queues and record.state is WorkerState.READY
+        # The news may be of an earlier change, which was taken back.
+        if is_wanted and not queue.in_flight_count():
             queue.disconnect()
             queue.connect(record)
         self._retire()

@@ -4,8 +4,17 @@ from functools import partial
 
 import pytest
 
-from poe.client.producer.delivery import Delivery, Gathering, RequestOutcome, Sent, in_a_row
+from poe.client.producer.batch import Batch
+from poe.client.producer.delivery import (
+    Delivery,
+    Gathering,
+    Outcome,
+    RequestOutcome,
+    Sent,
+    in_a_row,
+)
 from poe.errors import CallTimeout, ProducerClosed
+from tests.client.simulated import QueueWorld
 
 
 class Pointer(RequestOutcome):
@@ -163,3 +172,31 @@ def test_what_follows_from_an_abandoned_outcome_fails_too_and_nobody_is_called()
     outcomes[1].abandon(ProducerClosed())
     assert isinstance(whole.exception(0), ProducerClosed)
     assert not called
+
+
+def test_who_gives_up_waiting_leaves_nothing_behind():
+    """In a downtime of hours many calls find the buffer full, or ask again and again."""
+    world = QueueWorld(buffer_count=1)
+    [delivery] = world.queue.add([b"a"], is_due=True)
+    room = world.accumulator.room()
+    for _ in range(100):
+        for outcome in (room, delivery):
+            with pytest.raises(CallTimeout):
+                outcome.wait(0.0)
+    assert not room._actions  # noqa: SLF001 - what it keeps
+    batch = delivery.outcome
+    assert isinstance(batch, Batch)
+    assert not any(batch.calls.values())
+    world.connect().run()
+    assert delivery.result(0).count == 1
+
+
+async def test_of_tasks_that_give_up_waiting_no_more_is_kept_than_of_those_that_wait():
+    outcome = Outcome()
+    waiting = [outcome.future() for _ in range(3)]
+    for _ in range(1000):
+        outcome.future().cancel()
+    kept = outcome._futures or {}  # noqa: SLF001 - what it keeps
+    assert 3 <= len(kept[asyncio.get_running_loop()]) < 100
+    outcome.settle(value=True)
+    await asyncio.wait_for(asyncio.gather(*waiting), 5)

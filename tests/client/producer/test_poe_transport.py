@@ -7,6 +7,7 @@ from struct import pack
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 import pytest
 
+from poe.client.producer import poe_transport
 from poe.client.producer.delivery import Outcome
 from poe.client.producer.payload import Message
 from poe.client.producer.poe_transport import PoeTransport
@@ -366,3 +367,79 @@ async def test_a_function_that_hangs_holds_no_worker_for_ever(monkeypatch):
 def test_urls_that_are_none_are_refused(url):
     with pytest.raises(OptionError, match="host:port"):
         transport_of(url, ProducerOptions.load({}))
+
+
+class Interrupted:
+    """A socket on which an interrupt comes while it sends, of which it has done a part."""
+
+    def __init__(self, whole, size, kind):
+        self._whole = whole
+        self._size = size
+        self._kind = kind
+        self.is_over = False
+
+    def __getattr__(self, name):
+        return getattr(self._whole, name)
+
+    def send(self, frame):
+        if self.is_over:
+            return self._whole.send(frame)
+        self.is_over = True
+        self._whole.send(frame[: self._size])
+        raise self._kind
+
+
+# `signal.alarm` and a handler that raises TimeoutError, which is an OSError, limit a task's time.
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, TimeoutError])
+async def test_behind_a_frame_of_which_an_interrupt_has_sent_a_part_nothing_is_sent(kind):
+    """The server would take the next one for the rest of it, and store that."""
+    lost: list[str] = []
+    received: list[bytes] = []
+
+    def script(peer: Peer) -> None:
+        received.append(peer.receive_bytes(30))
+        with contextlib.suppress(EOFError, ConnectionResetError):
+            received.append(peer.receive_bytes(1))
+
+    answers = Answers()
+    with ScriptedServer(script) as server:
+        link = await link_to(server, lost.append)
+        link._socket = Interrupted(link._socket, 30, kind)  # noqa: SLF001 - where the signal comes
+        with pytest.raises(kind):
+            link.send(outgoing(b"x" * 1000), answers)
+        link.send(outgoing(b"y" * 1000), answers)
+        values = await answers.wait(2)
+        assert [type(each) for each in values] == [ConnectionClosed] * 2
+        assert len(lost) == 1
+    assert sum(map(len, received)) == 30
+
+
+async def test_an_interrupt_while_a_reply_is_handed_out_gives_none_to_another_request(monkeypatch):
+    def script(peer: Peer) -> None:
+        peer.receive()
+        peer.send(3, pointer_body(1))
+        peer.receive()
+        peer.send(3, pointer_body(2))
+        peer.wait_closed()
+
+    def interrupted(*arguments):
+        if not interrupts:
+            interrupts.append(1)
+            raise KeyboardInterrupt
+        return decode(*arguments)
+
+    decode = poe_transport._decode  # noqa: SLF001 - where the signal comes
+    interrupts: list[int] = []
+    lost: list[str] = []
+    answers = Answers()
+    with ScriptedServer(script) as server:
+        link = await link_to(server, lost.append)
+        monkeypatch.setattr(poe_transport, "_decode", interrupted)
+        link._watch(0)  # noqa: SLF001 - or the loop would be faster
+        link.send(outgoing(b"a"), answers)
+        with pytest.raises(KeyboardInterrupt):
+            link.assist(Outcome(), 5.0)
+        link.send(outgoing(b"b"), answers)
+        values = await answers.wait(2)
+        assert [type(each) for each in values] == [ConnectionClosed] * 2
+        assert lost == ["a call was interrupted"]

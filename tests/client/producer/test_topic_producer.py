@@ -538,3 +538,25 @@ def test_refreshes_do_not_multiply():
     before = world.brokers.asked_count
     world.advance(51.0)
     assert world.brokers.asked_count - before in {10, 11}
+
+
+def test_a_partition_that_is_to_stay_after_all_goes_on_where_it_is():
+    """A backlog has one worker more, and then another: the last partition is dealt out twice."""
+    brokers = Brokers(leaders=[0, 0, 0, 0])
+    world = World(
+        brokers,
+        workers_max=3,
+        in_flight=1,
+        batch_count=1,
+        request_timeout_s=60.0,
+        picker=lambda topic, key, partitions: 3,
+    )
+    deliveries = [world.add(b"%d" % i) for i in range(5)]
+    world.advance(3.0)
+    assert world.partitions() == [(0, 2), (1, 3)]
+    world.advance(3.0)
+    assert world.partitions() == [(0, 3), (1,), (2,)]
+    for _ in range(10):
+        brokers.run()
+        world.advance(0.0)
+    assert [each.done() for each in deliveries] == [True] * 5
