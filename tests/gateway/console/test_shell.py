@@ -8,6 +8,7 @@ import pytest
 
 from poe.node import Node
 from tests.gateway.console.conftest import Shown
+from tests.waiting import wait_until
 
 
 def test_the_page_holds_nothing_and_needs_no_session(console):
@@ -128,6 +129,12 @@ def test_many_wrong_logins_have_to_wait(node):
 
 def test_a_stream_begins_with_the_whole_state(console, topic):
     console.node.put(topic, b"x")
+    # Counts are those of the last look, of which there is one a second.
+    wait_until(lambda: first_state(console)["totals"]["messages_in"] >= 1, 20)
+
+
+def first_state(console):
+    """What a stream of the overview begins with."""
     with console.http.stream("GET", "stream", params={"view": "overview"}) as reply:
         assert reply.headers["content-type"].startswith("text/event-stream")
         lines = reply.iter_lines()
@@ -135,7 +142,7 @@ def test_a_stream_begins_with_the_whole_state(console, topic):
         event = next(each for each in lines if each.startswith("event: "))
         state = json.loads(next(lines).removeprefix("data: "))
     assert event == "event: overview"
-    assert state["totals"]["messages_in"] >= 1
+    return state
 
 
 @pytest.mark.parametrize("query", ["", "view=nothing", "view=overview%0a", "view=overview&" * 21])
