@@ -25,7 +25,7 @@ def replace_file(files: Files, path: str, content: bytes) -> None:
         raise
 
 
-def append_whole(file: OpenFile, content: bytes, end: int) -> None:
+def append_whole(file: OpenFile, content: bytes | bytearray, end: int) -> None:
     """Write behind what a file holds; what a write that fails has left would look like damage.
 
     Raises:

@@ -67,18 +67,25 @@ def test_a_topic_that_lost_its_files_goes_on_in_a_new_segment(sim, what):
     assert messages[-2:] == [b"kept", b"kept, too"]
 
 
-@pytest.mark.parametrize("what", ["folder", "files", "data", "index"])
+@pytest.mark.parametrize("what", ["folder", "files", "data", "index", "empty", "longer"])
 def test_a_topic_that_lost_its_files_while_it_slept_goes_on_with_the_next_put(sim, what):
     folder = sim.folder / "topics/t"
     sim.advance(3)
     if what == "folder":
         shutil.rmtree(folder)
+    elif what in {"empty", "longer"}:
+        (data,) = folder.glob("*_data")
+        content = b"" if what == "empty" else data.read_bytes() * 2
+        data.unlink()
+        data.write_bytes(content)
     else:
         for path in folder.glob("*" if what == "files" else f"*_{what}"):
             path.unlink()
     assert sim.node.put(b"t", b"kept") > 0
     sim.advance(1)
     assert sim.node.put(b"t", b"kept, too") > 0
+    if what in {"empty", "longer"}:
+        assert b"kept" not in data.read_bytes()
     sim.stop()
     sim.start()
     messages = [message for _, message in read_by_next(sim.node, b"t")]

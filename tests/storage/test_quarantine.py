@@ -71,3 +71,12 @@ def test_what_is_of_the_oldest_segments_makes_room(tmp_path, files, monkeypatch)
     keep_bytes(files, PATH, large, 0, 500)
     [name] = names_in(tmp_path / "quarantine")
     assert (tmp_path / "quarantine" / name).stat().st_size == 100
+
+
+def test_what_could_not_be_kept_as_a_whole_takes_no_room(tmp_path, files):
+    layer = FaultyFiles(files)
+    data = data_of(layer, b"keep" + b"THESE" * 100)
+    layer.fail(0, errno.ENOSPC, "write_at")
+    with pytest.raises(OSError, match="No space left"):
+        keep_bytes(layer, PATH, data, 4, 504)
+    assert names_in(tmp_path / "quarantine") == []

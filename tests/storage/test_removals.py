@@ -8,7 +8,7 @@ import pytest
 
 from poe.errors import FormatNotSupported, StorageError, StorageFull
 from poe.record import POINTER_MAX
-from poe.storage import RealFiles, Removals, SharedFolder, Store
+from poe.storage import RealFiles, Removals, Segment, SharedFolder, Store
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
 from poe.storage.formats.store_meta import (
     META_FILE,
@@ -18,6 +18,7 @@ from poe.storage.formats.store_meta import (
     decode_events,
     encode_event,
 )
+from poe.storage.store import removals
 from poe.storage.store.removals import (
     EXTENTS_MAX,
     GONE_TOPICS_MAX,
@@ -463,3 +464,67 @@ def test_a_base_that_no_topic_can_reach_is_left_out():
     notes.note_base(b"t", 0, POINTER_MAX + 1)
     notes.note_base(b"t", 5, (1 << 64) - 1)
     assert notes.bases_of(b"t") == Bases(7, 0, 0)
+
+
+def test_what_a_sync_has_failed_for_is_written_anew_before_it_is_believed(tmp_path):
+    """The kernel may drop what it could not write, and say of the next sync that all is well."""
+    layer = FaultyFiles(RealFiles.at(tmp_path))
+    notes = Removals(layer, b"s" * 16, is_after_power_cut=False)
+    notes.note(b"t", [RemovedExtent(1, 1, 2)])
+    notes.sync()
+    notes.note(b"t", [RemovedExtent(3, 3, 4)])
+    layer.fail(0, errno.EIO, "sync")
+    with pytest.raises(StorageError):
+        notes.sync()
+    distrusted = (tmp_path / REMOVED_FILE).stat().st_ino
+    notes.sync()
+    assert (tmp_path / REMOVED_FILE).stat().st_ino != distrusted
+    told = read_removals_of(layer)
+    assert [each.last for each in told] == [2, 4]
+
+
+def test_behind_a_compaction_whose_name_is_not_durable_nothing_is_lost(tmp_path, monkeypatch):
+    monkeypatch.setattr(removals, "_COMPACT_BYTES_MIN", 200)
+    layer = FaultyFiles(RealFiles.at(tmp_path))
+    notes = Removals(layer, b"s" * 16, is_after_power_cut=False)
+    for pointer in range(1, 200, 2):
+        layer.fail(0, errno.EIO, "sync_folder")
+        try:
+            notes.note(b"t", [RemovedExtent(pointer, pointer, pointer + 1)])
+        except StorageError:
+            notes.note(b"t", [RemovedExtent(pointer, pointer, pointer + 1)])
+        layer.heal()
+        notes.sync()
+        assert read_removals_of(layer)[-1].last == pointer + 1
+        layer.fail(0, errno.EIO, "sync_folder")
+        notes.finish(b"t", pointer)
+        layer.heal()
+
+
+def read_removals_of(files):
+    notes = read_removals(files)
+    assert notes is not None
+    return notes.extents(b"t")
+
+
+def test_a_removal_of_many_segments_looks_at_each_of_them_once(disk):
+    """Compared with one another, 100,000 of them would take half a minute of all topics."""
+    store = Store.open(disk.files())
+    fill(store, count=4)
+    compared = []
+
+    class Watched(Segment):
+        __slots__ = ()
+
+        def __eq__(self, other):
+            compared.append(other)
+            return self is other
+
+        __hash__ = Segment.__hash__
+
+    segments = store.topics[b"t"]
+    for segment in segments:
+        segment.seal()
+        segment.__class__ = Watched
+    store.note_removal(b"t", segments[:3])
+    assert compared == []

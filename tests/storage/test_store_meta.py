@@ -14,7 +14,14 @@ from xxhash import xxh3_64_digest
 
 from poe.errors import FormatNotSupported, TopicDamaged, WriteFailed
 from poe.storage import RealFiles, SegmentOptions, Store
-from poe.storage.formats.store_meta import Event, Kind, StoreMeta, decode_events, encode_event
+from poe.storage.formats.store_meta import (
+    Event,
+    Kind,
+    OpenState,
+    StoreMeta,
+    decode_events,
+    encode_event,
+)
 from tests.broker.nodes import descriptors
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, names_in, read_all, some_of
@@ -341,3 +348,33 @@ def test_what_is_compacted_meanwhile_is_there_once_or_twice_and_means_the_same()
             meta.add(Event(Kind.GONE, b"t", number))
         meta.add(Event(Kind.CREATE, b"u", 1))
     assert list(noted(files)) == [(b"u", 1)]
+
+
+def test_events_that_a_full_disk_has_torn_are_no_damage_to_the_next_start(tmp_path, caplog):
+    layer = FaultyFiles(RealFiles.at(tmp_path))
+    meta = StoreMeta(layer, STORE_ID)
+    meta.begin(OpenState(), is_same_boot=True)
+    layer.fail(0, errno.ENOSPC, "write_at")
+    with meta.together():
+        for number in range(50):
+            meta.add(Event(Kind.REST, b"%d" % number, NOW))
+    meta.close()
+    caplog.clear()
+    meta = StoreMeta(layer, STORE_ID)
+    assert meta.was_closed
+    assert not meta.is_damaged
+    assert not caplog.records
+
+
+def test_events_behind_a_name_that_is_not_durable_are_in_the_file_all_the_same(tmp_path):
+    layer = FaultyFiles(RealFiles.at(tmp_path))
+    meta = StoreMeta(layer, STORE_ID)
+    meta.begin(OpenState(), is_same_boot=True)
+    meta.add(Event(Kind.CREATE, b"t", 1))
+    layer.fail(0, errno.EIO, "sync_folder")
+    meta.keep_only(())
+    meta.add(Event(Kind.CREATE, b"t", 2))
+    meta.close()
+    meta = StoreMeta(layer, STORE_ID)
+    assert meta.was_closed
+    assert list(meta.live) == [(b"t", 2)]

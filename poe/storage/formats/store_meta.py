@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 from poe.storage.files import Files, OpenFile
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, HASH_BYTES, FileHeader, seal, unseal
-from poe.storage.replacement import replace_file
+from poe.storage.replacement import append_whole, replace_file
 
 META_FILE = "store.meta"
 META_MAGIC = b"poe-meta"
@@ -278,9 +278,8 @@ class StoreMeta:
         try:
             if self._file is None:
                 self._file = self._files.open(META_FILE, "r+")
-            self._file.write_at(content, self._size_bytes)
+            append_whole(self._file, content, self._size_bytes)
         except OSError as error:
-            # The next event is written over what a failed write may have left.
             _log.warning("%s takes no event: %s", META_FILE, error)
         else:
             self._size_bytes += len(content)
@@ -368,10 +367,10 @@ class StoreMeta:
         content += encode_event(self.opened.as_event(), self.store_id) + b"".join(self._encoded())
         try:
             replace_file(self._files, META_FILE, content)
+            # It is the new file now, whether or not its name is durable.
+            self._file = None
+            self._size_bytes = len(content)
             self._files.sync_folder("")
         except OSError as error:
             _log.warning("%s cannot be written: %s", META_FILE, error)
-        else:
-            self._file = None
-            self._size_bytes = len(content)
         self._compact_at_bytes = max(2 * self._size_bytes, _COMPACT_BYTES_MIN)

@@ -47,14 +47,20 @@ def keep_bytes(files: Files, path: str, data: OpenFile, start: int, end: int) ->
         return
     name = _name_of(path, f"_{start}_{hash_.hexdigest()}")
     _make_room(files, end - start)
-    kept = files.open(name, "w+")
-    at = 0
-    for chunk in _chunks(data, start, end):
-        kept.write_at(chunk, at)
-        at += len(chunk)
-    # The cut is made durable next, and a power cut must not take both.
-    kept.sync()
-    files.sync_folder(QUARANTINE_FOLDER)
+    try:
+        kept = files.open(name, "w+")
+        at = 0
+        for chunk in _chunks(data, start, end):
+            kept.write_at(chunk, at)
+            at += len(chunk)
+        # The cut is made durable next, and a power cut must not take both.
+        kept.sync()
+        files.sync_folder(QUARANTINE_FOLDER)
+    except OSError:
+        # Nothing is cut off then, and a part of it would take the room that others need.
+        with contextlib.suppress(OSError):
+            files.unlink(name)
+        raise
     _log.warning("%d bytes that are cut off %s_data are kept in %s", end - start, path, name)
 
 

@@ -938,10 +938,11 @@ class Segment:
             self._reader = self._files.open_reader(self.count)
             return self._reader
         assert self._sums is not None
-        self._is_at_rest = False
+        extent = self.count, self.size_bytes, self._sums
         self._reader, self._writer = self._files.open_writer(
-            self.count, self.size_bytes, self._sums, self.options.waiting_count_max
+            *extent, self.options.waiting_count_max, is_size_exact=self._is_at_rest
         )
+        self._is_at_rest = False
         return self._reader
 
     def _wake_writer(self) -> SegmentWriter:

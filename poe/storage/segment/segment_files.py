@@ -1,6 +1,7 @@
 """The files of one segment by name: making, recovering, locking, opening and removing them."""
 
 import contextlib
+import errno
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -238,15 +239,29 @@ class SegmentFiles:
             return RecordReader.open(self.files, self.path, "r", count)
 
     def open_writer(
-        self, count: int, size_bytes: int, sums: SumState, buffer_count_max: int
+        self,
+        count: int,
+        size_bytes: int,
+        sums: SumState,
+        buffer_count_max: int,
+        *,
+        is_size_exact: bool = False,
     ) -> tuple[RecordReader, SegmentWriter]:
         """Open everything for writing behind `size_bytes` of data, which are `count` records.
 
+        With `is_size_exact` nothing may lie behind them.
+
         Raises:
-            ReadFailed: a file cannot be opened.
+            ReadFailed: a file cannot be opened; or its cause is a FileNotFoundError, which also
+                tells that the data is another file's, by its size.
         """
         with reading(self.path):
             reader = RecordReader.open(self.files, self.path, "r+", count)
+            found_bytes = reader.file.size()
+            if found_bytes < size_bytes or (is_size_exact and found_bytes != size_bytes):
+                # Somebody has put it there: nothing may be written behind what is not there.
+                reason = f"it has {found_bytes} bytes, not {size_bytes}"
+                raise FileNotFoundError(errno.ENOENT, reason, self.path + "_data")
             writer = SegmentWriter(
                 self.files,
                 self.path,

@@ -352,7 +352,15 @@ class Removals:
         count = self._note_count
         if self._synced_count < count:
             with writing(REMOVED_FILE):
-                self._files.open(REMOVED_FILE, "r+").sync()
+                if not self._size_bytes:
+                    self._compact()
+                    return
+                try:
+                    self._files.open(REMOVED_FILE, "r+").sync()
+                except OSError:
+                    # The kernel may have dropped what it could not write: the file is made anew.
+                    self._size_bytes = 0
+                    raise
             self._synced_count = max(self._synced_count, count)
 
     def publish(self, topic: bytes, timestamp: int) -> None:
@@ -446,6 +454,9 @@ class Removals:
         ]
         content = b"".join(rows)
         replace_file(self._files, REMOVED_FILE, content)
+        # It is the new file now. As long as its name is not durable, nothing behind that is, and
+        # each note begins with another attempt.
+        self._size_bytes = 0
         self._files.sync_folder("")
         self._size_bytes = len(content)
         self._compact_at_bytes = max(2 * self._size_bytes, _COMPACT_BYTES_MIN)

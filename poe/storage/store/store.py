@@ -325,7 +325,8 @@ class Store:
             StorageFull, WriteFailed: it cannot be noted.
         """
         going = list(segments)
-        timestamps = (segment.timestamp for segment in going)
+        # Looked up for each that stays, of 100,000 maybe.
+        timestamps = {segment.timestamp for segment in going}
         # Of those that go one by one, all was noted when it was decided.
         removed_us = {each for each in timestamps if not self.removals.is_going(topic, each)}
         self.reserve.use(partial(self.properties.note_begun, topic, removed_us))
@@ -335,7 +336,8 @@ class Store:
         staying = [
             each
             for each in self.topics.loaded.get(topic, [])
-            if each not in going and not self.removals.is_going(topic, each.timestamp)
+            if each.timestamp not in timestamps
+            and not self.removals.is_going(topic, each.timestamp)
         ]
         bases = _bases_behind(going, staying)
         self.reserve.use(partial(self.removals.note, topic, extents + bases))
