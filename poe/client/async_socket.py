@@ -7,6 +7,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from functools import partial
+from time import monotonic
 from typing import Any, Self, TypeVar
 
 from poe.client.in_thread import in_thread
@@ -392,23 +393,30 @@ class AsyncSocket:
 
     async def _call(self, frame: bytes, reply_class: type[ReplyT], extra_s: float = 0.0) -> ReplyT:
         limit_s = None if self._timeout_s is None else self._timeout_s + extra_s
+        end_s = None if limit_s is None else monotonic() + limit_s
         try:
             async with asyncio.timeout(limit_s):
                 return await (await self._pipeline.send(frame, reply_class))
         except TimeoutError as error:
             raise CallTimeout(self._pipeline.peer, limit_s or 0.0) from error
         except ConnectionClosed as error:
-            cause = await self._find_cause(frame[:HEAD_SIZE])
+            left_s = None if end_s is None else max(end_s - monotonic(), 0.0)
+            cause = await self._find_cause(frame[:HEAD_SIZE], left_s)
             if cause is not None:
                 raise cause from error
             raise
 
-    async def _find_cause(self, head: bytes) -> PoeError | None:
+    async def _find_cause(self, head: bytes, limit_s: float | None) -> PoeError | None:
         """Find out whether the connection is lost since the server is of another kind."""
         pipeline = self._pipeline
         if self._server is None or not pipeline.is_lost:
             return None
         look = partial(
-            find_cause, self._server, head, pipeline.error, is_answered=pipeline.is_answered
+            find_cause,
+            self._server,
+            head,
+            pipeline.error,
+            is_answered=pipeline.is_answered,
+            limit_s=limit_s,
         )
         return await in_thread(look, "poe-cause")

@@ -5,6 +5,7 @@ It knows how a request is sent, waited for and given up; what is asked is in `ex
 
 import contextlib
 import logging
+import math
 import os
 import socket as tcp
 import ssl
@@ -82,6 +83,10 @@ def _left_s(end_s: float | None) -> float | None:
     return None if end_s is None else max(end_s - monotonic(), 1e-6)
 
 
+def _in_time(limit_s: float, end_s: float) -> float:
+    return max(min(limit_s, end_s - monotonic()), 1e-6)
+
+
 def _encrypted(connection: tcp.socket, server: Server, limit_s: float | None) -> ssl.SSLSocket:
     """Do the handshake of TLS.
 
@@ -125,7 +130,12 @@ def connect_failure(error: Exception) -> str:
 
 
 def find_cause(
-    server: Server, head: bytes, error: Exception | None = None, *, is_answered: bool = False
+    server: Server,
+    head: bytes,
+    error: Exception | None = None,
+    *,
+    is_answered: bool = False,
+    limit_s: float | None = None,
 ) -> OriginalServer | TlsFailed | None:
     """Find out what kind of server has closed a connection instead of answering.
 
@@ -137,31 +147,33 @@ def find_cause(
         head: the begin of the request that it did not answer.
         error: of the connection, if it had one.
         is_answered: whether it has answered anything on this connection.
+        limit_s: how long this may take; None for as long as its questions need.
     """
+    end_s = math.inf if limit_s is None else monotonic() + limit_s
     if server.entry.tls is not None:
-        return None if is_answered else _find_alert(server, error)
+        return None if is_answered else _find_alert(server, error, end_s)
     if what := lacking(head):
-        reply = _probe(server, PROBE)
+        reply = _probe(server, PROBE, end_s)
         if is_original_reply(reply):
             return OriginalServer(str(server), what)
         if reply:
             return None
-    if is_answered or not is_tls(_probe(server, client_hello())):
+    if is_answered or not is_tls(_probe(server, client_hello(), end_s)):
         return None
     return server.not_safe("it speaks TLS; use poes://, or `tls`")
 
 
-def _find_alert(server: Server, error: Exception | None) -> TlsFailed | None:
+def _find_alert(server: Server, error: Exception | None, end_s: float) -> TlsFailed | None:
     """Find out whether a server has closed a connection for the client's certificate."""
     if isinstance(error, ConnectionError):
-        error = _hear_out(server)
+        error = _hear_out(server, end_s)
     is_end = isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
     if is_end or not isinstance(error, ssl.SSLError):
         return None
     return tls_failed(server.host, server.port, error)
 
 
-def _hear_out(server: Server) -> Exception | None:
+def _hear_out(server: Server, end_s: float) -> Exception | None:
     """Return the error with which a server ends a connection on which nothing is asked.
 
     What it says of a client's certificate comes behind the handshake, and is lost where a request
@@ -170,8 +182,8 @@ def _hear_out(server: Server) -> Exception | None:
     try:
         place = server.host, server.port
         with (
-            tcp.create_connection(place, _PROBE_TIMEOUT_S) as connection,
-            _encrypted(connection, server, _ALERT_TIMEOUT_S) as encrypted,
+            tcp.create_connection(place, _in_time(_PROBE_TIMEOUT_S, end_s)) as connection,
+            _encrypted(connection, server, _in_time(_ALERT_TIMEOUT_S, end_s)) as encrypted,
         ):
             encrypted.recv(1)
     except (OSError, PoeError) as error:
@@ -179,15 +191,19 @@ def _hear_out(server: Server) -> Exception | None:
     return None
 
 
-def _probe(server: Server, request: bytes) -> bytes:
+def _probe(server: Server, request: bytes, end_s: float) -> bytes:
     """Return the first bytes of what a server answers; none where it hangs up, or is mute."""
-    reply = b""
+    reply, place = b"", (server.host, server.port)
     with (
         contextlib.suppress(OSError),
-        tcp.create_connection((server.host, server.port), _PROBE_TIMEOUT_S) as connection,
+        tcp.create_connection(place, _in_time(_PROBE_TIMEOUT_S, end_s)) as connection,
     ):
         connection.sendall(request)
-        while len(reply) < HEADER_SIZE and (piece := connection.recv(HEADER_SIZE - len(reply))):
+        while len(reply) < HEADER_SIZE:
+            connection.settimeout(_in_time(_PROBE_TIMEOUT_S, end_s))
+            piece = connection.recv(HEADER_SIZE - len(reply))
+            if not piece:
+                break
             reply += piece
     return reply
 
@@ -364,10 +380,10 @@ class Wire:
                 raise self._time_out(timeout_s) from error
             except OSError as error:
                 self.close(f"{self._peer} is gone ({error})")
-                raise self._lost_error(error) from error
+                raise self._lost_error(deadline_s, error) from error
             if not size:
                 self.close(f"{self._peer} closed the connection")
-                raise self._lost_error()
+                raise self._lost_error(deadline_s)
         self.in_flight_count -= 1
         self._unusable_because = ""
         self._is_answered = True
@@ -393,10 +409,15 @@ class Wire:
         self._unusable_because = because
         self.connection.close()
 
-    def _lost_error(self, error: OSError | None = None) -> PoeError:
-        """Return what the end of the connection by the server means for who waits."""
-        is_answered = self._is_answered
-        cause = find_cause(self._server, self._sent_head, error, is_answered=is_answered)
+    def _lost_error(self, deadline_s: float | None, error: OSError | None = None) -> PoeError:
+        """Return what the end of the connection by the server means for who waits until then."""
+        cause = find_cause(
+            self._server,
+            self._sent_head,
+            error,
+            is_answered=self._is_answered,
+            limit_s=_left_s(deadline_s),
+        )
         if cause is None:
             return self._closed_error()
         self._unusable_because = str(cause)
