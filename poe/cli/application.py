@@ -101,7 +101,9 @@ def _tell(error: Exception) -> ExitCode:
         case _:
             command = getattr(getattr(error, "ctx", None), "command_path", "poe")
             told = error.format_message() if isinstance(error, typer.TyperException) else str(error)
-            write_error(f"{told.rstrip('.')}; see {command} --help")
+            is_help = told.startswith("Usage:")  # of a group, whose command is missing
+            hint = f"; see {command} --help"
+            write_error(f"a command is missing\n\n{told}" if is_help else told.rstrip(".") + hint)
             return ExitCode.USAGE
 
 

@@ -34,6 +34,14 @@ def test_a_mistyped_command_gets_a_suggestion(capsys):
     )
 
 
+@pytest.mark.parametrize("group", ["topic", "queue", "group", "user", "cluster"])
+def test_a_group_without_a_command_shows_which_there_are(capsys, group):
+    assert main([group]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"poe: a command is missing\n\nUsage: poe {group} ")
+    assert "see poe" not in told
+
+
 def test_a_missing_argument_names_it_and_its_command(capsys):
     assert main(["put"]) == 2
     assert "see poe put --help" in capsys.readouterr().err
