@@ -84,7 +84,7 @@ class CatalogChangedMeanwhile(ClusterError):
 
 
 class CopyIsBehind(ClusterError):
-    """A node's copy of a replicated topic is being made anew, and cannot be read yet."""
+    """A node's copy of a replicated topic does not go as far yet as it is known to go."""
 
     code = 686
     retriable = True
@@ -92,8 +92,8 @@ class CopyIsBehind(ClusterError):
     def __init__(self, topic: bytes) -> None:
         self.topic = topic
         super().__init__(
-            f"the copy of replicated topic {shown(topic)} on this node is being fetched from "
-            "another one; retry in a moment, or read at another node"
+            f"the copy of replicated topic {shown(topic)} on this node is behind, or being fetched "
+            "from another one; retry in a moment, or read at another node"
         )
 
 

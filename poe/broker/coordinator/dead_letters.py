@@ -14,10 +14,11 @@ from poe.broker.groups.dead_letters import Dying
 from poe.broker.groups.state import GroupState
 from poe.broker.registry.log_groups_table import LOG_GROUPS_TOPIC
 from poe.broker.registry.topic_registry import CreateTopic
+from poe.broker.requests.listing import reached_pointer
 from poe.broker.requests.log_messages import LOGS, CreateLog
 from poe.broker.requests.request_handler import RequestHandler
 from poe.broker.requests.slices import read_records
-from poe.errors import CorruptRecord, InvalidEnvelope, TopicExists, TopicNotCreated
+from poe.errors import CopyIsBehind, CorruptRecord, InvalidEnvelope, TopicExists, TopicNotCreated
 from poe.protocol import PutId, envelope
 from poe.topic_properties import TopicProperties
 
@@ -56,7 +57,11 @@ class DeadLetters:
             await write()
 
     async def _put(self, dying: Dying) -> None:
-        pointer, letters = dying.after, []
+        pointer, letters = dying.after, list[bytes]()
+        if self._is_of_log:
+            actor, routes = self._handler.actor, self._handler.routes
+            if await reached_pointer(actor, routes, dying.unit) < dying.last:
+                raise CopyIsBehind(dying.unit)
         while pointer < dying.last:
             wanted = GetRange(pointer, dying.last, _COUNT_MAX, _BYTES_MAX)
             try:

@@ -4,7 +4,7 @@ from typing import Any
 
 from poe.broker.groups.state import GroupState
 from poe.broker.registry.routing_table import RoutingTable
-from poe.broker.requests.listing import describe
+from poe.broker.requests.listing import newest_pointer
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import UnknownTopic
 
@@ -80,8 +80,7 @@ class GroupProgress:
         return max(0, int(to) - 1)
 
     async def _newest(self, unit: bytes) -> int:
-        rows = await describe(self._handler.actor, self._routes, unit)
-        return max((info.pointer_high or 0 for _, info in rows), default=0)
+        return await newest_pointer(self._handler.actor, self._routes, unit)
 
     async def _ordinal(self, unit: bytes, pointer: int) -> int:
         """Return how many messages a topic ever had up to a pointer."""

@@ -16,6 +16,7 @@ from poe.broker.coordinator.look_ahead import LookAhead
 from poe.broker.coordinator.unit_watch import News, UnitWatch
 from poe.broker.groups.lease import Sought
 from poe.broker.groups.state import GroupState
+from poe.broker.requests.listing import reached_pointer
 from poe.broker.requests.request_handler import WAIT_SLICE_S, RequestHandler
 from poe.errors import CorruptRecord, GroupFenced, PoeError
 from poe.protocol.leases import Failed, Lease, LeaseRequest
@@ -60,6 +61,7 @@ class Leasing:
         "_ahead",
         "_dead_letters",
         "_handler",
+        "_is_of_log",
         "_polls",
         "_shared",
         "_state",
@@ -79,6 +81,7 @@ class Leasing:
         self._handler = handler
         self._state = state
         self._shared = state.shared
+        self._is_of_log = is_of_log
         self._dead_letters = DeadLetters(handler, state, is_of_log=is_of_log)
         self._ahead = LookAhead()
         self._polls: dict[Call, _Poll] = {}
@@ -201,7 +204,10 @@ class Leasing:
                 failure = failure or error
                 continue
             if found is None:
-                shared.nothing(sought)
+                if await self._is_gone(sought):
+                    shared.nothing(sought)
+                else:
+                    self._put_aside(sought, now_us)
                 continue
             records, count = found.records, len(found.entries) // ENTRY_BYTES
             lease = shared.leased(sought, records.last_pointer, count, records.length, now_us)
@@ -226,6 +232,18 @@ class Leasing:
         if found is None:
             found = await self._handler.get_range(sought.unit, asked)
         return None if found is None else self._ahead.share(sought, found)
+
+    async def _is_gone(self, sought: Sought) -> bool:
+        """Return whether messages that somebody has had are there no more, since none was found.
+
+        Another node has handed them out, maybe, and the copy of this one is behind.
+        """
+        if sought.returned is None or not self._is_of_log:
+            return True
+        actor, routes = self._handler.actor, self._handler.routes
+        if await reached_pointer(actor, routes, sought.unit) < sought.last:
+            return False
+        return await self._read(sought) is None  # else they have just come
 
     def _skip(self, sought: Sought, error: CorruptRecord, now_us: int) -> None:
         """Go on behind damage: nobody can work on it, and all would wait for it."""

@@ -127,6 +127,20 @@ async def describe(actor: GenServer, routes: RoutingTable, topic: bytes) -> Segm
     ]
 
 
+async def newest_pointer(actor: GenServer, routes: RoutingTable, topic: bytes) -> int:
+    """Return the pointer of a topic's newest message; 0: it has none."""
+    rows = await describe(actor, routes, topic)
+    return max((info.pointer_high or 0 for _, info in rows), default=0)
+
+
+async def reached_pointer(actor: GenServer, routes: RoutingTable, topic: bytes) -> int:
+    """Return up to which pointer a topic goes here, be it that what was there has gone since."""
+    rows = await describe(actor, routes, topic)
+    # Behind what was trimmed a segment begins with the next pointer, which is its name.
+    reached = (info.pointer_high or int(info.path.rpartition("/")[2]) - 1 for _, info in rows)
+    return max(reached, default=0)
+
+
 async def describe_route(actor: GenServer, route: Route) -> SegmentRows:
     """Ask the appendix servers of a topic; one that is being restarted is left out."""
     rows: SegmentRows = []

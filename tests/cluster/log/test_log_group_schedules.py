@@ -10,11 +10,12 @@ from poe.broker.requests.log_messages import LOGS, DescribeLogs
 from poe.broker.requests.request_handler import RequestHandler
 from poe.cluster.log.claims import CLAIM_KEY
 from poe.errors import GroupFenced, NotAuthorized, PoeError
-from poe.protocol import Done, Failed, LeaseRequest
+from poe.protocol import Done, Failed, LeaseRequest, envelope
 from poe.security.policy import TOPIC
 from poe.storage import decode_records
 from poe.testing.simulated_log import CALM, Hazards
 from tests.cluster.log.scheduled import Nodes
+from torture.simulated_log_nodes import read_all
 
 ME = b"m" * 16
 YOU = b"y" * 16
@@ -75,6 +76,11 @@ class GroupNodes(Nodes):
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def begin_lease(self, name, limit, member=ME, **told):
+        """Tell of leases without waiting for an answer."""
+        request = LeaseRequest("g", member, limit, 1 << 20, **told)
+        return self.ask(name, lambda handler: _leased(handler, request))
 
     def coordinator(self, asked):
         told = self.asked(
@@ -279,6 +285,64 @@ def test_who_still_answers_is_waited_for_before_another_node_does(nodes, steps):
     nodes.log.resume("a")
     nodes.pass_time(10.0)
     assert late[0][b"t"][0] == pointers[2]
+
+
+def test_what_was_leased_is_not_taken_for_gone_by_who_coordinates_with_a_copy_that_is_behind(nodes):
+    [stream] = nodes.log.streams
+    nodes.put_some("a", 2)
+    nodes.join("a", mode="shared")
+    lease, _ = nodes.lease("a", 2, wait_s=5.0)
+    nodes.lease("a", 0, done=[Done(lease.id)])
+    nodes.log.may = lambda lane: lane != ("b", "stream", stream)
+    nodes.put_some("a", 6)
+    nodes.lease("a", 5, wait_s=5.0)
+    last, _ = nodes.lease("a", 1, wait_s=5.0)
+    nodes.lease("a", 0, done=[Done(last.id)])
+    nodes.kill("a")
+    nodes.join("b", YOU, mode="shared")
+    assert nodes.coordinator("b") == "b"
+    assert nodes.lease("b", 10, YOU, wait_s=3.0)[1] == []
+    nodes.log.may = None
+    nodes.pass_time(5.0)
+    assert nodes.lease("b", 10, YOU, wait_s=3.0)[1] == [b"%d" % number for number in range(5)]
+
+
+def test_a_dead_letter_waits_for_a_copy_that_is_behind(nodes):
+    nodes.put_some("a", 1)
+    [stream] = nodes.log.streams
+    nodes.join("a", mode="shared", attempts_max=1)
+    nodes.log.may = lambda lane: lane != ("b", "stream", stream)
+    pointer = nodes.asked("a", lambda handler: handler.put(b"t", [b"bad"]))
+    lease, messages = nodes.lease("a", 2, wait_s=5.0)
+    assert messages == [b"0", b"bad"]
+    # It is written that the message is dying; the topic for it is not made any more.
+    nodes.log.may = lambda lane: lane not in {("b", "stream", stream), ("a", "ask", "")}
+    failed = Failed(lease.id, pointer - 1, pointer, "dead", reason="bad")
+    nodes.begin_lease("a", 0, done=[Done(lease.id)], failed=[failed])
+    nodes.pass_time(0.5)
+    nodes.kill("a")
+    nodes.log.may = lambda lane: lane != ("b", "stream", stream)
+    nodes.join("b", YOU, mode="shared")
+    nodes.pass_time(3.0)
+    nodes.log.may = None
+    nodes.pass_time(10.0)
+    [letter] = [each for _, each in nodes.asked("b", partial(read_all, b"g.dead"))]
+    assert envelope.decode(letter)[1] == b"bad"
+
+
+def test_what_was_leased_and_is_trimmed_is_gone_whoever_coordinates(nodes):
+    pointers = nodes.put_some("a", 4)
+    nodes.join("a", mode="shared")
+    nodes.lease("a", 3, wait_s=5.0)
+    last, _ = nodes.lease("a", 1, wait_s=5.0)
+    nodes.lease("a", 0, done=[Done(last.id)])
+    nodes.control("a", "trim", topic=b"t", pointer=pointers[-1])
+    nodes.pass_time(3.0)
+    nodes.kill("a")
+    nodes.join("b", YOU, mode="shared")
+    assert nodes.lease("b", 10, YOU, wait_s=3.0)[1] == []
+    [unit] = nodes.control("b", "group", group="g")["units"]
+    assert (unit["floor"], unit["done_ranges"]) == (pointers[-1], 0)
 
 
 def test_who_claims_again_since_it_was_in_doubt_waits_for_who_coordinated_before_it(nodes):
