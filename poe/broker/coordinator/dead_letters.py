@@ -18,7 +18,14 @@ from poe.broker.requests.listing import reached_pointer
 from poe.broker.requests.log_messages import LOGS, CreateLog
 from poe.broker.requests.request_handler import RequestHandler
 from poe.broker.requests.slices import read_records
-from poe.errors import CopyIsBehind, CorruptRecord, InvalidEnvelope, TopicExists, TopicNotCreated
+from poe.errors import (
+    CopyIsBehind,
+    CorruptRecord,
+    InvalidEnvelope,
+    SequenceGap,
+    TopicExists,
+    TopicNotCreated,
+)
 from poe.protocol import PutId, envelope
 from poe.topic_properties import TopicProperties
 
@@ -44,15 +51,25 @@ class DeadLetters:
         """The topic that they are put onto."""
         return self._state.definition.dead_letter_topic
 
-    async def bury(self, write: Callable[[], Awaitable[None]]) -> None:
+    async def bury(self, now_us: int, write: Callable[[], Awaitable[None]]) -> None:
         """Put all that is dying onto the topic, and write that it is dead.
+
+        Where the topic was made anew meanwhile, or a power cut has set it back, it expects other
+        numbers; those are written first.
 
         Raises:
             PoeError: that is not possible now; it is to be tried again.
         """
         shared = self._state.shared
         while (dying := shared.next_dying()) is not None:
-            await self._put(dying)
+            try:
+                await self._put(dying)
+            except SequenceGap:
+                if not dying.sequence:
+                    raise
+                shared.renumber_dying(now_us)
+                await write()
+                continue
             shared.buried(dying)
             await write()
 

@@ -217,7 +217,7 @@ class Group(GenServer):
         """Take new topics and partitions in, if there may be any."""
         if self._topics.version != self._units_version:
             self._units_at_us, self._units_version = now_us, self._topics.version
-            units = self._topics.units(self._state.definition.topics)
+            units = self._topics.units(self._state.definition)
             if units != self._progress.units_by_topic:
                 self._set_units(units, now_us)
 
@@ -313,7 +313,7 @@ class Group(GenServer):
                 answer = await self._progress.lag(now_us)
             case "forget":
                 state.forget(arguments["units"], now_us)
-                self._set_units(self._topics.units(state.definition.topics), now_us)
+                self._set_units(self._topics.units(state.definition), now_us)
                 answer = None
             case "snapshot":
                 await self._write()

@@ -7,7 +7,7 @@ made of the log when somebody asks for it. What cannot be told is 0: then nothin
 from collections.abc import Mapping
 
 from poe.broker.coordinator.group_log import GroupHistory
-from poe.broker.groups.options import GroupDefinition, matches
+from poe.broker.groups.options import GroupDefinition
 from poe.broker.groups.state import GroupState
 from poe.broker.registry.routing_table import RoutingTable
 from poe.errors import CorruptGroup
@@ -76,4 +76,4 @@ class GroupFloors:
         properties = self._routes.properties
         holder = None if properties is None else properties.holder(topic)
         names = {topic} if holder is None else {topic, holder.name}
-        return any(matches(pattern, name) for pattern in group.topics for name in names)
+        return any(map(group.reads, names))

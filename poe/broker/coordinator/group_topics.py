@@ -1,9 +1,9 @@
 """Which units a group has: the partitions of its topics, named or by a pattern."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import takewhile
 
-from poe.broker.groups.options import matches
+from poe.broker.groups.options import GroupDefinition, matches
 from poe.broker.registry.routing_table import RoutingTable
 from poe.topic_properties import is_reserved
 
@@ -24,15 +24,16 @@ class GroupTopics:
         properties = self._routes.properties
         return self._routes.turnover_count, 0 if properties is None else properties.changes_count
 
-    def units(self, topics: Iterable[bytes]) -> dict[bytes, tuple[bytes, ...]]:
-        """Return the partitions of topics; in a name, `*` stands for anything.
+    def units(self, group: GroupDefinition) -> dict[bytes, tuple[bytes, ...]]:
+        """Return the partitions of a group's topics; in a name, `*` stands for anything.
 
         A topic that does not exist yet has the partition that its first put will make.
         """
         found: dict[bytes, tuple[bytes, ...]] = {}
-        for topic in topics:
+        for topic in group.topics:
             for name in self._matching(topic) if b"*" in topic else (topic,):
-                found[name] = self._partitions(name)
+                if group.reads(name):
+                    found[name] = self._partitions(name)
         return found
 
     def _partitions(self, topic: bytes) -> tuple[bytes, ...]:

@@ -129,7 +129,7 @@ class Leasing:
         if self._polls:
             await self._serve(now_us)
             await write()
-        await self._dead_letters.bury(write)
+        await self._dead_letters.bury(now_us, write)
 
     async def _serve(self, now_us: int) -> None:
         """Answer those who wait with what is there now, and look out for the rest.

@@ -214,7 +214,7 @@ class GroupRegistry(GenServer):
         """Have a new group begin behind what its topics hold now."""
         routes = self._parts.routes
         progress = GroupProgress(self._handler, routes, state)
-        progress.units_by_topic = GroupTopics(routes).units(state.definition.topics)
+        progress.units_by_topic = GroupTopics(routes).units(state.definition)
         await progress.reset("newest", (), dry=False, force=False, now_us=now_us)
 
     async def _restored(self, name: str) -> GroupState:

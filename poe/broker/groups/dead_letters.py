@@ -90,6 +90,21 @@ class DeadLetters:
             return None
         return dying
 
+    def renumber(self, now_us: int) -> None:
+        """Begin an epoch with those that are to be put: the topic knows nothing of this one."""
+        self.begin_epoch(max(self._epoch + 1, seconds(now_us)))
+        self._journal.note(["renumbered", self._epoch])
+
+    def begin_epoch(self, epoch: int) -> None:
+        """As `renumber`, of what is written already."""
+        queue, detached = self._queue, self._detached
+        self._queue, self._detached = deque(), set()
+        self._epoch, self._sequence = epoch, -1
+        for sequence, old in enumerate(queue):
+            self.append(new := old._replace(epoch=epoch, sequence=sequence))
+            if old in detached:
+                self._detached.add(new)
+
     def detach(self, unit: bytes) -> None:
         """Leave what becomes of the ranges of a unit to others; they are put all the same."""
         self._detached |= {each for each in self._queue if each.unit == unit}

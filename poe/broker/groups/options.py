@@ -149,6 +149,16 @@ class GroupDefinition:
         name = self.options.dead_letter_topic or f"{self.name}.dead"
         return name.encode("utf-8", "surrogateescape")
 
+    def reads(self, topic: bytes) -> bool:
+        """Return whether a topic is one of the group's, named or by a pattern.
+
+        No pattern stands for its own dead letter topic: a message that always fails would go round.
+        """
+        if topic in self.topics:
+            return True
+        is_own_dead = self.mode == "shared" and topic == self.dead_letter_topic
+        return not is_own_dead and any(matches(each, topic) for each in self.topics)
+
     def as_map(self) -> dict[str, Any]:
         """Return it as msgpack can hold it."""
         return {

@@ -369,6 +369,10 @@ class Shared:
         if buried is not None:
             self._count_done(buried.unit, buried.after, buried.last)
 
+    def renumber_dying(self, now_us: int) -> None:
+        """Number what is dying anew, since the dead letter topic expects other numbers."""
+        self._letters.renumber(now_us)
+
     def why_nothing(self, member: bytes) -> GroupError | None:
         """Return what keeps messages from a member; None where there are none for it.
 

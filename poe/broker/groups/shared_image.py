@@ -69,7 +69,7 @@ class SharedImage:
             found = self.units[name] = UnitImage(Progress(0))
         return found
 
-    def apply(self, change: list[Any]) -> None:
+    def apply(self, change: list[Any]) -> None:  # noqa: C901 - one case each
         """Make a change again."""
         match change:
             case ["done", unit, *ends]:
@@ -85,6 +85,8 @@ class SharedImage:
                 buried = self.letters.take_first()
                 if buried is not None:
                     self.unit(buried.unit).finish(buried.after, buried.last)
+            case ["renumbered", epoch]:
+                self.letters.begin_epoch(epoch)
             case ["reset", unit, pointer]:
                 self.letters.detach(unit)
                 self.units[unit] = UnitImage(Progress(pointer))

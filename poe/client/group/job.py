@@ -92,7 +92,7 @@ class Job:
         Raises:
             LeaseLost: as `ack`.
         """
-        self._end(("retry", delay_s, reason[:REASON_LENGTH]))
+        self._end(("retry", delay_s, _shown(reason)))
 
     def dead(self, reason: str) -> None:
         """Have it never tried again: it becomes a dead letter.
@@ -100,7 +100,7 @@ class Job:
         Raises:
             LeaseLost: as `ack`.
         """
-        self._end(("dead", None, reason[:REASON_LENGTH]))
+        self._end(("dead", None, _shown(reason)))
 
     def release(self) -> None:
         """Give it back, uncounted: it was not tried.
@@ -151,6 +151,12 @@ class Job:
         if not self._is_ended:
             self._is_ended = True
             self._office.finish(self._lease, self._number, failed)
+
+
+def _shown(reason: str) -> str:
+    """Return a reason as it can be sent: a part of it, and what no text may hold by its number."""
+    text = reason[:REASON_LENGTH].encode("utf-8", "backslashreplace").decode()
+    return text[:REASON_LENGTH]
 
 
 def reason_of(error: BaseException) -> str:

@@ -217,6 +217,38 @@ def test_a_dead_letter_that_cannot_be_put_is_put_later_and_once(queue, monkeypat
     assert queue.unit()["dying_ranges"] == 0
 
 
+def test_dead_letters_go_on_where_their_topic_was_made_anew(queue):
+    """It knows nothing of those that were put before, and expects their first number."""
+    queue.put(4)
+    queue.join(ANN)
+    for number in range(4):
+        lease, _ = queue.ask(ANN, limit=1)
+        if number == 2:
+            queue.sim.node.control("delete", topic="workers.dead")
+        failed = Failed(lease.id, lease.after, lease.last, "dead", None, "bad")
+        queue.ask(ANN, limit=0, failed=[failed])
+    letters = [letter for _, letter in read_by_next(queue.sim.node, b"workers.dead")]
+    assert [envelope.decode(each)[1] for each in letters] == [b"2", b"3"]
+    assert queue.unit()["dying_ranges"] == 0
+
+
+def test_a_pattern_does_not_stand_for_the_dead_letters_of_its_group(simulate):
+    sim = simulate()
+    sim.node.put(b"work1", b"poison")
+    named = {"group": "workers", "mode": "shared", "topics": ["work*"], "options": {}}
+    sim.node.control("group_join", member=ANN, **named)
+    queue = Queue(sim)
+    lease, _ = queue.ask(ANN)
+    queue.ask(ANN, limit=0, failed=[Failed(lease.id, lease.after, lease.last, "dead", None, "bad")])
+    sim.node.put(b"work2", b"next")
+    sim.advance(2)
+    assert {each["unit"] for each in sim.node.control("group", group="workers")["units"]} == {
+        b"work1",
+        b"work2",
+    }
+    assert queue.values_of(ANN)[1] == [b"next"]
+
+
 def test_a_message_that_was_an_envelope_keeps_key_and_headers_as_a_dead_letter(queue):
     queue.sim.node.put(b"jobs", envelope.encode(b"key", b"value", {"a": b"1"}))
     queue.join(ANN)

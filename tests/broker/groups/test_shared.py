@@ -138,6 +138,21 @@ def test_dead_letters_have_numbers_that_no_other_life_has_used():
     assert third.sequence == 0
 
 
+def test_dead_letters_that_are_numbered_anew_are_so_after_a_restart():
+    work = Work()
+    work.join("a")
+    for lease in [work.take(A, 1), work.take(A, 1), work.take(A, 1)]:
+        work.fail(lease, "dead")
+    first = work.shared.next_dying()
+    work.shared.buried(first)
+    work.shared.renumber_dying(0)
+    second, third = work.shared.dying()
+    assert second.epoch == third.epoch > first.epoch
+    assert [second.sequence, third.sequence] == [0, 1]
+    work.restart()
+    assert work.shared.dying() == [second, third]
+
+
 def test_what_is_to_be_dropped_has_no_dead_letter():
     work = Work(on_dead="drop")
     work.join("a")

@@ -14,7 +14,7 @@ from poe.errors import (
     QueueClosed,
     UnknownOption,
 )
-from poe.protocol.envelope import encode
+from poe.protocol.envelope import decode, encode
 from tests.client.consumers import VALUES, url
 from tests.client.group.queues import GROUP_OPTIONS
 from tests.waiting import wait_until
@@ -119,6 +119,21 @@ def test_a_job_that_fails_too_often_is_a_dead_letter(node, queue):
     with jobs.get(20) as job:
         assert job.value == b"next"
     wait_until(lambda: b"workers.dead" in node.topics())
+
+
+def test_a_reason_may_hold_what_no_text_may(node, queue):
+    """As the error of a file does whose name is no text."""
+    node.put("jobs", b"poison")
+    jobs = queue(group_options={"retry_s": 0, "attempts_max": 1})
+    jobs.get(20).nack(reason="no file a\udcff")
+    node.put("jobs", b"next")
+    with jobs.get(20) as job:
+        assert job.value == b"next"
+    wait_until(lambda: b"workers.dead" in node.topics())
+    _, letter = node.next(b"workers.dead", 0)
+    headers = decode(letter)[2]
+    assert headers is not None
+    assert headers["poe.reason"] == b"no file a\\udcff"
 
 
 def test_a_job_may_be_given_up_at_once(node, queue):
