@@ -515,6 +515,7 @@ class GroupShare:
             *[poll.until_us for poll in self._polls.values()], ask_us,
             self._borrowing.next_settle_us(), self._burials.next_deadline_us(),
             self._ceding.next_ask_us(), self._state.next_deadline_us(),
+            self._lending.next_deadline_us(),
         )  # fmt: skip
 
     def take_effects(self) -> Sequence[Effect]:

@@ -67,6 +67,8 @@ class Lending:
         self._find = find
         self._standing: dict[NodeRef, _Standing] = {}
         self._given: dict[NodeRef, Given] = {}
+        self._kept_until_us: dict[NodeRef, int] = {}
+        """Until when the messages of the last answer are kept, should the node ask for it again."""
         self._members: set[NodeRef] = set()
         self._expired: list[_Expired] = []
 
@@ -104,6 +106,7 @@ class Lending:
                 del self._standing[node]
                 given = Given(self._queue, want.group, want.number, loans)
                 self._given[node] = given
+                self._kept_until_us[node] = now_us + HEARD_US
                 tells.append(Tell(node, given))
         return tells
 
@@ -136,11 +139,19 @@ class Lending:
         lent = {node: self._held_by(node) for node in self._members} if is_due else {}
         self._state.expire(now_us)
         self._expired = [each for each in self._expired if now_us < each.at_us + HEARD_US]
+        for node, until_us in list(self._kept_until_us.items()):
+            if until_us <= now_us:
+                del self._kept_until_us[node]
+                self._given[node] = self._given[node]._replace(loans=())
         for node, before in lent.items():
             held = self._held_by(node)
             for stream, ranges in before.items():
                 ended = minus(ranges, held.get(stream, ()))
                 self._expired += [_Expired(now_us, node, stream, bounds) for bounds in ended]
+
+    def next_deadline_us(self) -> int | None:
+        """Return when something is to be let go, if nothing else happens."""
+        return min(self._kept_until_us.values(), default=None)
 
     def may_have_handed_out(self, node: NodeRef) -> list[tuple[StreamId, Bounds]]:
         """Return what a node that is not there any more has, or had a short while ago."""
@@ -160,6 +171,7 @@ class Lending:
         self._expired = [each for each in self._expired if each.node != node]
         self._standing.pop(node, None)
         self._given.pop(node, None)
+        self._kept_until_us.pop(node, None)
         if node in self._members:
             self._members.discard(node)
             try:

@@ -1,6 +1,7 @@
 """Groups of whole queues: put at one node, worked on at another, done at all."""
 
 import random
+import tracemalloc
 
 import pytest
 
@@ -250,3 +251,21 @@ def test_groups_that_are_deleted_leave_room_for_others():
     with pytest.raises(GroupFull):
         nodes.make_group(0, "more")
     assert len(nodes[0].group_names()) == GROUPS_MAX
+
+
+def test_what_was_given_is_let_go_when_nobody_asks_for_it_again():
+    nodes = Grouped(2, copies=1)
+    tracemalloc.start()
+    try:
+        before_bytes, _ = tracemalloc.get_traced_memory()
+        token = nodes.lease(1, limit=500)
+        nodes.put(0, [bytes(1000)] * 500)
+        nodes.wait(1)
+        lease, messages = nodes.got(token)
+        assert len(messages) == 500
+        del messages
+        nodes.got(nodes.lease(1, 0, done=[Done(lease.id)]))
+        nodes.wait(60)
+        assert tracemalloc.get_traced_memory()[0] - before_bytes < 200_000
+    finally:
+        tracemalloc.stop()
