@@ -131,7 +131,9 @@ class FramesOfQueue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MakeGroup:
-    """Asked of a queue: have a group, or none, where the record says it is deleted; answers None.
+    """Asked of a queue: have a group, or none, where the record says it is deleted.
+
+    Answers the record as it holds: one of a name that was deleted is younger than that.
 
     Raises:
         PoeError: no group may be so.

@@ -169,8 +169,7 @@ class QueueActor(GenServer):
                 queue.serve(request.group, request, caller, now_us)
                 return NO_REPLY
             case MakeGroup(record, force):
-                self._make_group(record, now_us, force=force)
-                return None
+                return self._make_group(record, now_us, force=force)
             case HandOver(deadline_s):
                 until_us = now_us + int(deadline_s * _US)
                 token = HandingOver(caller)
@@ -191,12 +190,12 @@ class QueueActor(GenServer):
         assert isinstance(request, CountsOfQueue)
         return queue.counters()
 
-    def _make_group(self, record: GroupRecord, now_us: int, *, force: bool) -> None:
+    def _make_group(self, record: GroupRecord, now_us: int, *, force: bool) -> GroupRecord:
         if record.deleted_us and not force:
             members = self._queue.describe()["groups"].get(record.name, {}).get("members", ())
             if members:
                 raise GroupActive(record.name, len(members))
-        self._queue.make_group(record, now_us)
+        return self._queue.make_group(record, now_us)
 
     def handle_cast(self, message: Any) -> None:  # noqa: ANN401
         """Hear other nodes, and what has become of them."""

@@ -420,7 +420,7 @@ class Queues(GenServer):
             queue, name, dict(wanted.options or {}), self._now_us(), self._parts.me.ref.id
         )
         self._check_delivery(record)
-        await self.call(ref, MakeGroup(record))
+        record = await self.call(ref, MakeGroup(record))
         self._note_groups(queue, (*self._groups_of(queue), record))
         return ref
 

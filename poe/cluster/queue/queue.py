@@ -147,10 +147,21 @@ class BestEffortQueue:
         match entry:
             case Kept() | Dropped():
                 self._recovery.take(entry)
-            case Known():
+            case Known() | GroupRecord():
+                self._recall(entry, now_us)
+
+    def _recall(self, entry: Known | GroupRecord, now_us: int) -> None:
+        """Know again what was written of groups, as far as there is room for it.
+
+        Of the rest messages come again; with an error here none ever would.
+        """
+        try:
+            if isinstance(entry, Known):
                 self._learn(entry, now_us)
-            case GroupRecord():
+            else:
                 self._agree(entry, now_us)
+        except GroupFull as error:
+            self._effects.append(Event("not restored", str(error)))
 
     def recovered(self, now_us: int) -> None:
         """Begin; what was read is handed out when others had the time to say what of it is done."""
@@ -328,17 +339,25 @@ class BestEffortQueue:
 
     # --- Groups --------------------------------------------------------------------------------
 
-    def make_group(self, record: GroupRecord, now_us: int) -> None:
+    def make_group(self, record: GroupRecord, now_us: int) -> GroupRecord:
         """Have a group, from what is held now on; or none, where the record says it is deleted.
+
+        Return the record as it holds: what is made is younger than what was deleted, though the
+        clock of the node that did so is ahead.
 
         Raises:
             PoeError: its options are wrong.
             GroupFull: there are too many groups.
         """
+        known = self._groups.get(record.name)
+        if known is not None and known.deleted_us and not record.deleted_us:
+            created_us = max(record.created_us, known.deleted_us + 1)
+            record = record._replace(created_us=created_us)
         if self._agree(record, now_us):
             self._gossip.note_group(record, now_us)
             self._log.write(self._groups[record.name])
         self._settle(now_us)
+        return self._groups.get(record.name, record)
 
     def serve(self, group: str, request: object, token: object, now_us: int) -> None:
         """Take what a client asks of a group, a `LeaseRequest` or `GroupRequest`; `Answer` it."""

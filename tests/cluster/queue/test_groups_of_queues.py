@@ -237,6 +237,19 @@ def test_who_waits_at_a_group_that_is_deleted_waits_no_more(number):
     assert messages == []
 
 
+def test_a_group_that_a_clock_ahead_has_deleted_can_be_made_anew_at_once():
+    nodes = Wired(2)
+    nodes.make_group(0)
+    [group] = nodes[0].groups()
+    nodes[0].make_group(group.deleted(nodes.now_us + 5_000_000), nodes.now_us)
+    nodes.wait(1)
+    assert nodes[1].group_names() == []
+    record = GroupRecord(b"jobs", "work", {}, nodes.now_us, nodes.refs[1].id)
+    held = nodes[1].make_group(record, nodes.now_us)
+    nodes.wait(1)
+    assert [each.groups() for each in nodes.queues.values()] == [[held], [held]]
+
+
 def test_groups_that_are_deleted_leave_room_for_others():
     nodes = Wired(1)
     for number in range(GROUPS_MAX + 3):

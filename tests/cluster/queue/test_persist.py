@@ -5,9 +5,9 @@ from itertools import chain
 import pytest
 
 from poe.cluster.batch import Batch
-from poe.cluster.frames import Store, Stored, decode
+from poe.cluster.frames import Known, Store, Stored, decode
 from poe.cluster.identity import StreamId
-from poe.cluster.queue.log import CHUNK_BYTES, Compaction, Kept, decode_entry
+from poe.cluster.queue.log import CHUNK_BYTES, Compaction, Kept, decode_entry, encode_entry
 from poe.errors import QueueBusy
 from poe.protocol.leases import LeaseRequest
 from tests.cluster.queue.wired import SECOND_US, Wired
@@ -434,3 +434,17 @@ def test_nothing_is_let_go_of_where_one_message_of_many_could_not_be_written_ane
     compaction.fail()
     assert compaction.take_chunk() == []
     assert compaction.end() is None
+
+
+def test_a_log_that_tells_of_more_than_there_may_be_is_read_as_far_as_there_is_room(monkeypatch):
+    nodes = persistent(1, copies=1)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    nodes.settle()
+    monkeypatch.setattr("poe.cluster.queue.knowledge.STREAMS_MAX", 4)
+    log = nodes.logs[nodes.refs[0].id]
+    for epoch in range(6):
+        stream = StreamId(b"stranger", epoch)
+        log.append((0, encode_entry(Known("work", stream, ((0, 5),), (), ()))))
+    start_again(nodes, 0)
+    assert nodes.work(0) == FEW
