@@ -143,7 +143,9 @@ class Visit:
         if kind != "application/json":
             why = f"content type {kind!r:.100} is not served here; send application/json"
             raise RequestRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, why)
-        content = await self._inflow.receive(self.request)
+        # What strangers send is to take no room that bodies of others need.
+        limit = _STRANGER_BYTES if self.session is None else None
+        content = await self._inflow.receive(self.request, limit)
         try:
             found = parsed(content, "the body")
         finally:
@@ -174,6 +176,8 @@ def pointer_of(text: object) -> int | None:
 
 SEARCHED_MAX: Final = 1000
 """A node looks for no more bytes."""
+_STRANGER_BYTES: Final = 16 * 1024
+"""Of the body of who has no session: a token, or a name and a password."""
 
 
 def searched_text(visit: Visit, *, is_short: bool = True) -> str:

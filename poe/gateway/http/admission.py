@@ -6,7 +6,7 @@ The token is taken out of a request on the way in: no handler, hook or log sees 
 import asyncio
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from http import HTTPStatus
 from typing import TypeAlias
 
@@ -178,21 +178,21 @@ class Admission:
             return names
         return await self._bearers.permitted(request.scope[_SHOWN], operation, kind, names)
 
-    async def until_denied(self, request: Request, need: Need) -> Denied:
-        """Wait for as long as nobody says that the client does not meet a need, then return why."""
+    async def until_denied(self, request: Request, needs: Collection[Need]) -> Denied:
+        """Wait for as long as nobody says that the client does not meet needs, then return why."""
         bearers = self._bearers
         while bearers is not None:
-            wait_s = _RETRY_S
+            wait_s = math.inf
             try:
-                held = await self._rule(request, need)
+                for need in needs:
+                    held = await self._rule(request, need)
+                    if not held.is_allowed:
+                        return _forbidden(need)
+                    wait_s = min(wait_s, max(_LEAST_S, bearers.left_s(held)))
             except RequestRefused:
-                pass
+                wait_s = _RETRY_S
             except Denied as denied:
                 return denied
-            else:
-                if not held.is_allowed:
-                    return _forbidden(need)
-                wait_s = max(_LEAST_S, bearers.left_s(held))
             await asyncio.sleep(wait_s)
         never: asyncio.Future[Denied] = asyncio.get_running_loop().create_future()
         return await never

@@ -41,6 +41,7 @@ from poe.errors import (
     UnknownGroup,
 )
 from poe.gateway.http import group_fields as field
+from poe.gateway.http.admission import Denied
 from poe.gateway.http.group_fields import Field, fields_of, member_of, name_text, refuse, told_of
 from poe.gateway.http.inquiry import TTL_MAX_S
 from poe.gateway.http.options import DOWN_WAIT_S
@@ -202,8 +203,9 @@ class GroupRoutes:
         }
         asked = await self._fields(request, fields, set())
         named = _member(request)
-        await self._check(request, ControlRequest("group_heartbeat", 0, named))
-        return await self._while_wanted(request, self._read(named, **asked))
+        heard = ControlRequest("group_heartbeat", 0, named)
+        await self._check(request, heard)
+        return await self._while_wanted(request, heard, self._read(named, **asked))
 
     async def post_commit(self, request: Request) -> Response:
         """Keep how far a member is; units that are not told are not its own any more."""
@@ -223,7 +225,7 @@ class GroupRoutes:
         asked = {"limit": COUNT_DEFAULT} | await self._fields(request, fields, set())
         wanted = LeaseRequest(**_member(request), bytes_max=_READ_BYTES, **asked)
         await self._check(request, wanted)
-        return await self._while_wanted(request, self._lease(wanted))
+        return await self._while_wanted(request, wanted, self._lease(wanted))
 
     async def post_acknowledge(self, request: Request) -> Response:
         """Tell what became of leases; those that were not held any more are told."""
@@ -343,18 +345,20 @@ class GroupRoutes:
         return [] if fetched is None else _rows(unit, fetched)[:limit]
 
     async def _while_wanted(
-        self, request: Request, work: Coroutine[Any, Any, Response]
+        self,
+        request: Request,
+        asked: ControlRequest | LeaseRequest,
+        work: Coroutine[Any, Any, Response],
     ) -> Response:
         """Return what work comes to; it ends when the client is gone, or the gateway stops.
 
         Raises:
-            Denied: it ends since the client may not read the group any more.
+            Denied: it ends since the client may not read the group, or a topic of it, any more.
             RequestRefused: the gateway stops.
         """
         task = asyncio.ensure_future(work)
         gone = asyncio.ensure_future(_gone(request))
-        read = Need.of_group("read", _group(request).encode())
-        denied = asyncio.ensure_future(self._admission.until_denied(request, read))
+        denied = asyncio.ensure_future(self._until_denied(request, asked))
         self._waiting.add(task)
         try:
             await asyncio.wait({task, gone, denied}, return_when=asyncio.FIRST_COMPLETED)
@@ -370,6 +374,12 @@ class GroupRoutes:
             self._waiting.discard(task)
             for each in (task, gone, denied):
                 each.cancel()
+
+    async def _until_denied(self, request: Request, asked: ControlRequest | LeaseRequest) -> Denied:
+        """Wait for as long as the client may ask this, then return why it may not."""
+        topics = await self._topics_of(_group(request)) if self._admission.is_guarded else None
+        needs = tuple(needs_of(asked, lambda _: topics or ()))
+        return await self._admission.until_denied(request, needs)
 
     async def _ask_for(self, request: Request, op: str, **arguments: Any) -> Any:  # noqa: ANN401 - as the op answers
         """Ask what the client may ask."""

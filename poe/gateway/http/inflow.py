@@ -31,18 +31,21 @@ class Inflow:
         self._options = options
         self._in_flight_bytes = 0
 
-    async def receive(self, request: Request) -> bytes:
+    async def receive(self, request: Request, limit: int | None = None) -> bytes:
         """Return the whole body; its bytes count until they are released.
+
+        `limit` is how large it may be, where that is less than `body_max`.
 
         Raises:
             RequestRefused: it is too large, too late, coded in a way that is not served or wrongly,
                 or breaks off; or there are too many others.
         """
-        body = self._check_head(request.headers)
+        limit = self._options.body_max if limit is None else limit
+        body = self._check_head(request.headers, limit)
         parts: list[bytes] = []
         try:
             async with asyncio.timeout(self._options.body_timeout_s):
-                await self._collect(request, parts, body)
+                await self._collect(request, parts, body, limit)
         except BaseException as error:
             self.release(sum(map(len, parts)))
             if isinstance(error, TimeoutError):
@@ -55,8 +58,9 @@ class Inflow:
         """Count bytes no longer: their messages are the producer's now, or nobody's."""
         self._in_flight_bytes -= size
 
-    async def _collect(self, request: Request, parts: list[bytes], body: GzipBody | None) -> None:
-        limit = self._options.body_max
+    async def _collect(
+        self, request: Request, parts: list[bytes], body: GzipBody | None, limit: int
+    ) -> None:
         wire_limit = limit if body is None else wire_max(limit)
         size, wire_size, is_more = 0, 0, True
         while is_more:
@@ -75,7 +79,7 @@ class Inflow:
             if (size > limit or wire_size > wire_limit) and not (
                 is_more and wire_size <= limit + _DISCARDED_BYTES
             ):
-                self._refuse_size(max(size, wire_size))
+                self._refuse_size(max(size, wire_size), limit)
         if body is not None and not body.is_whole:
             why = "the body breaks off in the middle of its gzip"
             raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
@@ -87,7 +91,7 @@ class Inflow:
             why = f"bodies of {limit} bytes are under way (option in_flight_max); retry later"
             raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, why)
 
-    def _check_head(self, headers: Headers) -> GzipBody | None:
+    def _check_head(self, headers: Headers, limit: int) -> GzipBody | None:
         """Refuse what can be refused before a byte of the body has come; return what inflates it.
 
         Raises:
@@ -108,14 +112,14 @@ class Inflow:
             raise RequestRefused(HTTPStatus.NOT_IMPLEMENTED, why)
         # Who waits for "100 Continue" has sent nothing yet, and need not.
         size = int(headers.get("content-length", "0"))
-        limit = self._options.body_max
         if "expect" in headers and size > (wire_max(limit) if is_gzip else limit):
-            self._refuse_size(size)
+            self._refuse_size(size, limit)
         return GzipBody() if is_gzip else None
 
-    def _refuse_size(self, size: int) -> NoReturn:
-        limit = self._options.body_max
-        why = f"a body of {size} bytes or more is refused; send at most {limit} (option body_max)"
+    def _refuse_size(self, size: int, limit: int) -> NoReturn:
+        why = f"a body of {size} bytes or more is refused; send at most {limit}"
+        if limit == self._options.body_max:
+            why += " (option body_max)"
         raise RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, why)
 
 

@@ -119,12 +119,18 @@ class ReadRoutes:
         if len(self._followers) >= limit:
             why = f"{limit} clients follow topics (option followers_max); retry later"
             raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, why)
-        await self._brokers.check()
         consumer = self._consumer(topic_of(request), start_of(text), _EVENTS_COUNT, follow=True)
-        events = self._events(request, consumer)
-        async with self._reading():
-            # Before the status is sent: where it begins is known then, or that it cannot.
-            first = await anext(events)
+        # Before anything is waited for, or many that come at once would all find room.
+        self._followers.add(consumer)
+        try:
+            await self._brokers.check()
+            events = self._events(request, consumer)
+            async with self._reading():
+                # Before the status is sent: where it begins is known then, or that it cannot.
+                first = await anext(events)
+        except BaseException:
+            self._followers.discard(consumer)
+            raise
         return StreamingResponse(_chained(first, events), media_type=EVENTS, headers=_NO_STORE)
 
     async def _read(
@@ -163,7 +169,6 @@ class ReadRoutes:
         Raises:
             PoeError: with the first one, when reading cannot begin.
         """
-        self._followers.add(consumer)
         denied = list[PoeError]()
         watch = asyncio.ensure_future(self._end_when_denied(request, consumer, denied))
         try:
@@ -188,7 +193,7 @@ class ReadRoutes:
     ) -> None:
         """Close a consumer when its client may not read any more, and leave why."""
         read = Need.of_topic("read", topic_of(request))
-        why.append((await self._admission.until_denied(request, read)).error)
+        why.append((await self._admission.until_denied(request, [read])).error)
         await consumer.close()
 
     def _consumer(

@@ -121,6 +121,13 @@ def test_deleting_is_off_unless_it_was_allowed(node, topic):
     assert topic.encode() in node.topics()
 
 
+def test_what_strangers_send_takes_no_room_of_others(node):
+    with Shown(node) as console, console.client() as stranger:
+        reply = stranger.post("login", json={"token": "x" * 20_000})
+        assert reply.status_code == 413
+        assert "send at most 16384" in reply.text
+
+
 def test_many_wrong_logins_have_to_wait(node):
     with Shown(node) as console, console.client() as stranger:
         statuses = [stranger.post("login", json={"token": "x"}).status_code for _ in range(11)]

@@ -289,7 +289,7 @@ async def test_whoever_waits_is_told_when_it_may_no_longer(rooms, judge):
         await client.get("/topics/orders")
     [request] = rooms.requests
     waiting = asyncio.ensure_future(
-        rooms.admission.until_denied(request, Need.of_topic("read", b"orders"))
+        rooms.admission.until_denied(request, [Need.of_topic("read", b"orders")])
     )
     await asyncio.sleep(0)
     assert not waiting.done()

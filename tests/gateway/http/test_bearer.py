@@ -218,7 +218,17 @@ def test_a_follower_ends_when_it_may_read_no_longer(tmp_path):
     assert "authentication failed" in told[-2]
 
 
-def test_whoever_waits_for_messages_of_a_group_is_let_go_when_it_may_not(tmp_path):
+def lose_user(users):
+    users.remove("alice")
+
+
+def lose_topic(users):
+    users.grants.pop(2)
+    users.grant("alice", "read write create", prefixes="alice.", groups="workers")
+
+
+@pytest.mark.parametrize(("lose", "status"), [(lose_user, 401), (lose_topic, 403)])
+def test_whoever_waits_for_messages_of_a_group_is_let_go_when_it_may_not(tmp_path, lose, status):
     with House(tmp_path) as house, house.as_user("alice") as alice:
         alice.post("/sync/shared", content=b"x")
         wanted = {"member": MEMBER, "mode": "shared", "topics": ["shared"]}
@@ -231,11 +241,11 @@ def test_whoever_waits_for_messages_of_a_group_is_let_go_when_it_may_not(tmp_pat
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(alice.post, path, json={"wait_s": 60})
             time.sleep(0.2)
-            house.users.remove("alice")
+            lose(house.users)
             house.users.write()
             house.node.reload()
             began_s = time.monotonic()
-            assert waiting.result(TIMEOUT_S).status_code == 401
+            assert waiting.result(TIMEOUT_S).status_code == status
             assert time.monotonic() - began_s < REVOKED_WITHIN_S
 
 

@@ -1,7 +1,7 @@
 """Reading topics over HTTP: pages, single messages, and events for those who follow."""
 
 import json
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -168,6 +168,19 @@ def test_a_topic_of_several_partitions_has_a_pointer_for_each(node, topic):
         with followed(front, url, **{"Last-Event-ID": seen[3][0]}) as events:
             rest = [next(events)[1]["value"] for _ in range(2)]
         assert sorted(rest) == sorted(each["value"] for _, each in seen[4:])
+
+
+def test_followers_that_come_at_once_are_no_more_than_allowed(node, topic):
+    node.put(topic, b"a")
+    head = f"GET /topics/{topic} HTTP/1.1\r\nHost: localhost\r\n"
+    request = f"{head}Accept: text/event-stream\r\n\r\n"
+    with Front(node, "--followers-max", 10) as front, ExitStack() as stack:
+        connections = [stack.enter_context(front.connect()) for _ in range(60)]
+        for each in connections:
+            each.sendall(request.encode())
+        told = [each.recv(12) for each in connections]
+    assert told.count(b"HTTP/1.1 200") == 10
+    assert told.count(b"HTTP/1.1 503") == 50
 
 
 def test_there_are_no_more_followers_than_allowed(node, topic):
