@@ -37,7 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         outlive_hangups(sys.argv[1:] if arguments is None else arguments)
         from poe.cli.application import run  # noqa: PLC0415
 
-        return run(arguments)
+        code = run(arguments)
+        if arguments is None and "zenoh" in sys.modules:
+            from poe.cli.service import end_process  # noqa: PLC0415 - a service has loaded it
+
+            end_process(code)
+        return code
     finally:
         if arguments is not None:
             for number, handler in before.items():

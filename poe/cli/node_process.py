@@ -16,7 +16,7 @@ from poe.broker import BoundPort, BoundPorts
 from poe.cli.exit_code import ExitCode
 from poe.cli.log import start_logging
 from poe.cli.sentence import sentence_of
-from poe.cli.service import Service
+from poe.cli.service import Service, end_process
 from poe.config import Config
 from poe.errors import PoeError
 from poe.node import Node
@@ -88,7 +88,9 @@ def main() -> int:
     try:
         config = Config.load(arguments.options, environment={}, toml_path=os.devnull)
         node = Node(config, bound=bound)
-        return Service(node, lambda _: report_ready(), arguments.drain_s).run()
+        code = Service(node, lambda _: report_ready(), arguments.drain_s).run()
     except (PoeError, OSError) as error:
         report_failure(sentence_of(error))
         return ExitCode.of(error) if isinstance(error, PoeError) else ExitCode.FAILURE
+    end_process(code)
+    return code

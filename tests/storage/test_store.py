@@ -369,6 +369,7 @@ def test_nothing_is_left_of_a_topic_whose_first_segment_cannot_be_made(tmp_path,
 
 
 def test_a_folder_in_which_a_kill_left_nothing_goes(tmp_path):
+    Store.open(tmp_path).close()
     (tmp_path / "topics/empty").mkdir(parents=True)
     (tmp_path / "topics/strange").mkdir()
     (tmp_path / "topics/strange/notes").touch()

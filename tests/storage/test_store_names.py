@@ -132,6 +132,7 @@ def test_a_folder_of_the_original_is_named_by_a_strict_store(tmp_path):
 def test_a_folder_that_could_be_of_two_topics_or_holds_no_segment_is_left_alone(
     tmp_path, caplog, folder, options
 ):
+    Store.open(tmp_path).close()
     (tmp_path / "topics" / folder).mkdir(parents=True)
     (tmp_path / "topics" / folder / "notes").touch()
     if folder == "ä":

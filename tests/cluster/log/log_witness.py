@@ -7,6 +7,8 @@ rules are those that a replicated log promises.
 import threading
 import time
 
+import pytest
+
 from poe import protocol
 from poe.errors import PoeError
 from poe.protocol import PutId
@@ -115,7 +117,11 @@ class LogWitness:
     def judge(self):
         """Assert what is promised, once all nodes have all."""
         # What was in doubt may still come, at one node sooner than at another one.
-        wait_until(lambda: all(map(self.has_all, self.nodes)) and self.differences() == [], 60)
+        try:
+            wait_until(lambda: all(map(self.has_all, self.nodes)) and self.differences() == [], 60)
+        except AssertionError:
+            copies = [each.control("cluster_logs")["topics"].get(self.topic) for each in self.nodes]
+            pytest.fail(f"not all have all: {copies}, {self.differences()[:10]}")
         first = self.held(self.nodes[0])
         pointers = [pointer for pointer, _ in first]
         assert pointers == sorted(set(pointers)), "pointers rise"

@@ -78,6 +78,7 @@ def leader(made):
 def test_a_cut_off_node_takes_no_puts_and_has_all_when_it_is_back(three):
     with LogWitness(three) as witness:
         witness.wait_more()
+        wait_until(lambda: witness.held(three["c"]), 60)
         three.net.cut_off(three["c"].host)
         witness.wait_more(30)
         with protocol.socket(three["c"].host.client_address, PORT, timeout_s=CALL_S * 4) as socket:
