@@ -112,12 +112,11 @@ class GroupSource:
         if self._committing is None:
             await self._membership.open()
             self._committing = asyncio.create_task(self._commit_often())
-        elif isinstance(start, Mapping):
-            await asyncio.gather(
-                *(self._move(self._units[each], start[each]) for each in start.keys() & self._units)
-            )
         else:
-            await asyncio.gather(*(self._move(each, start) for each in self._units.values()))
+            # All of them: what was fetched ahead of a unit, and not handed out, is forgotten.
+            await asyncio.gather(
+                *(self._move(each, _place_of(each, start)) for each in self._units.values())
+            )
         return {unit.name: unit.dealt for unit in self._units.values()}
 
     async def fetch(self) -> Fetched | None:
@@ -298,13 +297,22 @@ class GroupSource:
         return self._created
 
     async def _move(self, unit: _Unit, start: Start) -> None:
-        """Read a unit from another place on."""
+        """Read a unit from another place on; where that fails, it is read as before."""
         if unit.is_leaving:
             return
-        await self._turns.remove(unit.reader)
-        unit.reader = self._reader(unit.name, unit.partition)
-        unit.dealt = unit.fetched = await unit.reader.begin(start)
-        self._turns.add(unit.reader)
+        reader = self._reader(unit.name, unit.partition)
+        try:
+            begin = await reader.begin(start)
+        except BaseException:
+            await reader.close()
+            raise
+        if not self._is_owned(unit):  # it has gone meanwhile
+            await reader.close()
+            return
+        before, unit.reader = unit.reader, reader
+        unit.dealt = unit.fetched = begin
+        self._turns.add(reader)
+        await self._turns.remove(before)
 
     def _withdraw(self, unit: _Unit) -> None:
         """Hand nothing more of a unit out."""
@@ -355,6 +363,11 @@ class GroupSource:
 
     def _note_lost_connection(self) -> None:
         self.statistics.reconnect_count += 1
+
+
+def _place_of(unit: _Unit, start: Start) -> Start:
+    """Return where a unit is to be read on from; where nothing is said of it, from where it is."""
+    return start.get(unit.name, unit.dealt) if isinstance(start, Mapping) else start
 
 
 def _uncommitted(units: Iterable[_Unit], data: bytes = b"") -> dict[_Unit, int]:

@@ -1,20 +1,31 @@
 """Consumers that are members of a group: they share partitions, and go on where the group was."""
 
 import asyncio
+import contextlib
 import time
 from datetime import UTC, datetime
 
 import pytest
 
+from poe import Node
 from poe.client import AsyncConsumer, AsyncSocket, Queue, Received
 from poe.client.consumer.hand import Hand
 from poe.client.consumer.source import ConsumerOptions
 from poe.client.group.group_source import GroupSource
 from poe.client.group.membership import Membership
-from poe.errors import GroupFenced, GroupMismatch, MessagesLost, OptionError, UnknownGroup
+from poe.errors import (
+    ConnectFailed,
+    GroupFenced,
+    GroupMismatch,
+    MessagesLost,
+    OptionError,
+    PoeError,
+    UnknownGroup,
+)
 from poe.protocol.envelope import encode
 from poe.protocol.server import Server
 from tests.client.consumers import VALUES, put_segments, url, values
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 
@@ -377,6 +388,45 @@ def test_a_seek_moves_the_group_too(node, member):
         assert values(reader) == VALUES[7:]
         reader.seek("oldest")
         assert values(reader) == VALUES
+
+
+def test_a_seek_of_one_unit_leaves_nothing_out_of_another(node, member):
+    """Of which something was fetched, and nothing was handed out yet."""
+    node.create_topic("t", partitions=2)
+    for number in range(3):
+        for unit in ("t-0", "t-1"):
+            node.put(unit, b"%s %d" % (unit.encode(), number))
+    with member(follow=True):
+        reader = member(follow=True, commit="manual")
+    got = reader.receive(20)
+    reader.receive(0)  # which begins to fetch what follows
+    time.sleep(0.3)
+    reader.seek({b"t-%d" % got[0].partition: 0})
+    found = receive_all([reader], 6)
+    assert len({received.value for received in found}) == 6
+
+
+@pytest.mark.slow
+def test_a_seek_that_fails_leaves_a_consumer_where_it_was(tmp_path, consumers):
+    port = free_port()
+    with Node(dir=tmp_path, port=port) as node:
+        node.put_many("t", VALUES[:3])
+        reader = consumers(node, group="billing", follow=True, timeout_s=0.5)
+        assert values(reader.receive(20)) == VALUES[:3]
+    with pytest.raises(ConnectFailed):
+        reader.seek("newest")
+    with Node(dir=tmp_path, port=port) as node:
+        node.put("t", VALUES[3])
+        found: list[Received] = []
+
+        def is_found():
+            with contextlib.suppress(PoeError):
+                found.extend(reader.receive(0.5))
+            return found
+
+        wait_until(is_found, 30)
+        assert values(found) == [VALUES[3]]
+        reader.close()
 
 
 def test_a_seek_leaves_each_partition_its_number(node, member):
