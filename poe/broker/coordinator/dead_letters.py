@@ -74,11 +74,8 @@ class DeadLetters:
             await write()
 
     async def _put(self, dying: Dying) -> None:
+        await self._check_copy(dying)
         pointer, letters = dying.after, list[bytes]()
-        if self._is_of_log:
-            actor, routes = self._handler.actor, self._handler.routes
-            if await reached_pointer(actor, routes, dying.unit) < dying.last:
-                raise CopyIsBehind(dying.unit)
         while pointer < dying.last:
             wanted = GetRange(pointer, dying.last, _COUNT_MAX, _BYTES_MAX)
             try:
@@ -106,6 +103,21 @@ class DeadLetters:
                 made = CreateTopic(self.topic, TopicProperties(envelope=True))
                 await self._handler.ask_registry(made)
             await self._handler.put(self._partition(), letters, None, put_id)
+
+    async def _check_copy(self, dying: Dying) -> None:
+        """Take no message for gone that the copy of this node has not got yet.
+
+        Of a topic that was deleted there is no copy: its letters say so, and hold up no others.
+
+        Raises:
+            CopyIsBehind: it may come.
+        """
+        unit, routes = dying.unit, self._handler.routes
+        is_there = unit in (routes.replicas or {}) or unit in routes.unnoted
+        if not self._is_of_log or (routes.is_catalog_known and not is_there):
+            return
+        if await reached_pointer(self._handler.actor, routes, unit) < dying.last:
+            raise CopyIsBehind(unit)
 
     async def _make_replicated(self) -> None:
         """Make the topic as a replicated one, where there is none.

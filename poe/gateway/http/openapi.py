@@ -66,7 +66,11 @@ def document(options: GatewayOptions) -> Json:
                 "get": get("Tell that the gateway runs.", {"200": _status("ok")}) | {"security": []}
             },
             "/readyz": {
-                "get": get("Tell whether the broker answers.", {"200": _status("ready")}, "503")
+                "get": get(
+                    "Tell whether the broker answers and takes puts.",
+                    {"200": _status("ready")},
+                    "503",
+                )
             },
             "/metrics": {"get": get("Counts, for Prometheus.", {"200": _plain()})},
             "/disco": {"get": get("The name of this gateway.", {"200": _plain()})},

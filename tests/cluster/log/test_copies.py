@@ -68,16 +68,21 @@ def test_a_wiped_node_gets_all_back(three, forgotten):
     assert three.values("c") == three.values("a")
 
 
-def test_who_has_fetched_knows_producers_as_the_others_do(three):
-    three["a"].create_topic("t", replicas=3, count_limit=100)
-    fill(three, 20)
-    pointer = three["a"].put_many("t", [b"x"], PutId(P, 4, 0))
+def fetch_all(three):
+    """Have a node lose its folder, and fetch all from the others: the stream has forgotten it."""
     three.stop("c")
     three.wipe("c")
     [stream] = three.streams.values()
     stream.forget_to(stream.last_place)
     three.start("c")
     three.wait_same()
+
+
+def test_who_has_fetched_knows_producers_as_the_others_do(three):
+    three["a"].create_topic("t", replicas=3, count_limit=100)
+    fill(three, 20)
+    pointer = three["a"].put_many("t", [b"x"], PutId(P, 4, 0))
+    fetch_all(three)
     assert three["c"].put_many("t", [b"x"], PutId(P, 4, 0)) == pointer
     three["c"].put_many("t", [b"y"], PutId(P, 4, 1))
     three.stop("c")
@@ -94,12 +99,7 @@ def test_who_has_fetched_knows_as_many_producers_as_the_others_do(three):
     for name in names:
         three["a"].put_many("t", [name], PutId(name, 0, 0))
     three.wait_same()
-    three.stop("c")
-    three.wipe("c")
-    [stream] = three.streams.values()
-    stream.forget_to(stream.last_place)
-    three.start("c")
-    three.wait_same()
+    fetch_all(three)
     three["b"].put_many("t", [b"next"], PutId(names[0], 0, 1))
     first = three["a"].put_many("t", [names[0]], PutId(names[0], 0, 0))
     wait_until(lambda: three.values("c")[-1] == b"next", 10)

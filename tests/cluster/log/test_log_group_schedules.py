@@ -330,6 +330,32 @@ def test_a_dead_letter_waits_for_a_copy_that_is_behind(nodes):
     assert envelope.decode(letter)[1] == b"bad"
 
 
+def test_a_dead_letter_of_a_deleted_topic_holds_up_no_other(nodes):
+    [stream] = nodes.log.streams
+    made = {"topic": b"u", "properties": {"replicas": 3}}
+    nodes.control("a", "topic_create", **made)
+    nodes.log.may = lambda lane: lane != ("b", "stream", stream)
+    nodes.put_some("a", 1)
+    group = {"group": "g", "mode": "shared", "topics": [b"t", b"u"]}
+    nodes.control("a", "group_join", member=ME, options={"attempts_max": 1}, **group)
+    lease, _ = nodes.lease("a", wait_s=5.0)
+    # The topic for it is not made any more, and the next one's copy of `t` is behind.
+    nodes.log.may = lambda lane: lane not in {("b", "stream", stream), ("a", "ask", "")}
+    nodes.begin_lease("a", 0, failed=[Failed(lease.id, lease.after, lease.last, "dead")])
+    nodes.pass_time(0.5)
+    nodes.kill("a")
+    nodes.log.may = lambda lane: lane != ("b", "stream", stream)
+    nodes.control("b", "group_join", member=YOU, options={}, **group)
+    nodes.control("b", "delete", topic=b"t")
+    nodes.asked("b", lambda handler: handler.put(b"u", [b"bad"]))
+    lease, _ = nodes.lease("b", member=YOU, wait_s=5.0)
+    assert lease.topic == b"u"
+    nodes.begin_lease("b", 0, YOU, failed=[Failed(lease.id, lease.after, lease.last, "dead")])
+    nodes.pass_time(10.0)
+    letters = [each for _, each in nodes.asked("b", partial(read_all, b"g.dead"))]
+    assert envelope.decode(letters[-1])[1] == b"bad"
+
+
 def test_what_was_leased_and_is_trimmed_is_gone_whoever_coordinates(nodes):
     pointers = nodes.put_some("a", 4)
     nodes.join("a", mode="shared")

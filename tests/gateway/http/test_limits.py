@@ -23,35 +23,24 @@ def certified(request, certificates):
     return certificates if request.param == "tls" else None
 
 
+def limits(head_s, body_s):
+    """Small ones of a gateway, and how long it waits for a request."""
+    sizes = "--body-max", 1000, "--connections-max", 20, "--in-flight-max", 4000
+    return *sizes, "--head-timeout-s", head_s, "--body-timeout-s", body_s
+
+
 @pytest.fixture(scope="module")
 def strict(node, certified):
     """A gateway with small limits."""
-    limits = {
-        "--body-max": 1000,
-        "--messages-max": 10,
-        "--connections-max": 20,
-        "--topics-max": 40,
-        "--in-flight-max": 4000,
-        "--head-timeout-s": 0.5,
-        "--body-timeout-s": 0.5,
-    }
-    options = [each for pair in limits.items() for each in pair]
-    with Front(node, *options, tls=certified) as front:
+    more = "--messages-max", 10, "--topics-max", 40
+    with Front(node, *limits(head_s=0.5, body_s=0.5), *more, tls=certified) as front:
         yield front
 
 
 @pytest.fixture
 def patient(node, certified):
     """A gateway with small limits that gives clients the time to come one after the other."""
-    limits = {
-        "--body-max": 1000,
-        "--connections-max": 20,
-        "--in-flight-max": 4000,
-        "--head-timeout-s": 30,
-        "--body-timeout-s": 3,
-    }
-    options = [each for pair in limits.items() for each in pair]
-    with Front(node, *options, tls=certified) as front:
+    with Front(node, *limits(head_s=30, body_s=3), tls=certified) as front:
         yield front
 
 
