@@ -344,7 +344,7 @@ class Removals:
             self._noted.pop((topic, each.timestamp), None)
 
     def sync(self) -> None:
-        """Make the notes so far survive a power cut; then files may be removed. In any thread.
+        """Make the notes so far survive a power cut; then files may be removed.
 
         Raises:
             StorageFull, WriteFailed: the disk did not take them.
