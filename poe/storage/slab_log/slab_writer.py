@@ -7,7 +7,6 @@ entry, where nobody reads, the next batch goes over it, and recovery cuts it.
 
 import contextlib
 import os
-from collections.abc import Iterator
 from typing import Self
 
 from xxhash import xxh3_64_intdigest
@@ -151,11 +150,13 @@ class SlabWriter:
         """
         if self._is_synced:
             return
-        with syncing(self._path):
+        try:
             self._data.sync()
             self._sum.sync()
             if not self._is_name_synced:
                 self._files.sync_folder("")
+        except OSError as error:
+            raise _sync_failed(self._path, error) from error
         self._is_synced = self._is_name_synced = True
 
     def settle(self) -> None:
@@ -213,23 +214,18 @@ def sync_slabs(files: Files, start_min: int, start_max: int) -> None:
     Raises:
         SyncFailed: they may be lost in a power cut.
     """
-    with syncing(files.base):
+    try:
         for start in find_slabs(files):
             if start_min <= start < start_max:
                 for path in (slab_path(start), sum_path(start)):
                     # A slab of the original has no side file.
                     if files.size(path) is not None:
                         files.open(path, "r+").sync()
-
-
-@contextlib.contextmanager
-def syncing(path: str) -> Iterator[None]:
-    """Report failures of the block, which makes files at `path` durable.
-
-    Raises:
-        SyncFailed: it failed.
-    """
-    try:
-        yield
     except OSError as error:
-        raise SyncFailed(path, error.strerror or str(error)) from error
+        raise _sync_failed(files.base, error) from error
+
+
+# No context manager: a generator's, from Python 3.12 on, ties the frames that an error has passed
+# in a cycle with it, and a log that its owner has dropped stays locked.
+def _sync_failed(path: str, error: OSError) -> SyncFailed:
+    return SyncFailed(path, error.strerror or str(error))
