@@ -147,7 +147,8 @@ class Node:
         adopted = config.store.adopt_folder
         files = AccessFiles(config.security) if config.security.files else None
         security = None if files is None else files.security()
-        archiver = ArchiverParts.of(config.dir, archives, config.registry.max_age, adopted=adopted)
+        kept = config.registry.retention
+        archiver = ArchiverParts.of(config.dir, archives, kept, adopted=adopted)
         store = Store.open(config.dir, config.segment, config.store)
         logger.info("starting with options: %s", config.as_dict())
         _warn_of_memory(config.segment)

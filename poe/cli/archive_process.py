@@ -1,24 +1,30 @@
 """The program that archives what is about to expire, for a node that has an `archive_dir`.
 
 The archiver in the node's tree starts it. It looks at the files in the node's folder and does not
-ask the node. Its exit code is 0 when all that is too old is archived.
+ask the node: so whenever it is started, it knows what is due by then. Its exit code is 0 when all
+of that is archived.
 """
 
+import json
 import logging
 import os
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from poe.actors import end_with_parent
 from poe.broker import ArchiveFolders
+from poe.broker.registry.expiry import count_soon_due
+from poe.broker.registry.topic_settings import Retention, retention_of
 from poe.cli.archive import SETTINGS
 from poe.cli.exit_code import ExitCode
 from poe.cli.log import start_logging
 from poe.errors import PoeError, StorageError
-from poe.spark.archive import archive_topics
+from poe.spark.archive import CountDue, archive_topics
 from poe.spark.folder_segments import FolderSegments
+from poe.spark.planning import SegmentRange
 from poe.spark.session import session
 from poe.storage import POINTER_MAX, Archive, SharedFolder
 from poe.topic_name import topic_text
@@ -35,31 +41,55 @@ _SETTINGS = {
 
 
 def main() -> int:
-    """Archive the segments in a folder whose newest messages have an age.
+    """Archive the segments in a folder that are due, or soon will be.
 
-    The arguments are the folder of the node, those of the archives (`ArchiveFolders`), and the age
-    in seconds.
+    The arguments are the folder of the node, those of the archives (`ArchiveFolders`), and in JSON
+    the fields of the node's `Retention`.
     """
     end_with_parent()
     os.nice(_NICENESS)
     start_logging("warning")
     # Spark's Python processes are to find this package where this one does.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    base, archives, age_s = sys.argv[1:]
-    before = time.time_ns() // 1000 - int(float(age_s) * 1_000_000)
+    base, archives, retention = sys.argv[1:]
     try:
-        topics = _topics_by_archive(base, ArchiveFolders.decode(archives))
+        folder = SharedFolder.at(Path(base))
+        topics = _topics_by_archive(folder, ArchiveFolders.decode(archives))
+        kept = Retention(*json.loads(retention))
+        count_due = due_counter(folder, kept, time.time_ns() // 1000)
     except PoeError as error:
         _log.error("nothing is archived: %s", error)
         return ExitCode.FAILURE
     # Each of them is tried, whatever becomes of the others.
-    are_done = [_archive(base, topics[to], to, before) for to in sorted(topics)]
+    are_done = [_archive(base, topics[to], to, count_due) for to in sorted(topics)]
     return ExitCode.OK if all(are_done) else ExitCode.FAILURE
 
 
-def _topics_by_archive(base: str, archives: ArchiveFolders) -> dict[Path, list[str]]:
+def due_counter(folder: SharedFolder, node: Retention, now_us: int) -> CountDue:
+    """Return what tells how many segments of a topic are due, as the node's registry counts them.
+
+    Args:
+        folder: that of the node.
+        node: how long messages are kept where their topic does not say it.
+        now_us: the time.
+
+    Raises:
+        ReadFailed, FormatNotSupported: what topics say cannot be read.
+    """
+    known = folder.known_topics()
+
+    def count_due(topic: str, segments: Sequence[SegmentRange]) -> int:
+        name = os.fsencode(topic)
+        kept = retention_of(name, known.holder(name), node)
+        *sealed, writer = segments
+        measures = [(each.last, each.bytes) for each in sealed]
+        return count_soon_due(kept, now_us, measures, writer.bytes)
+
+    return count_due
+
+
+def _topics_by_archive(folder: SharedFolder, archives: ArchiveFolders) -> dict[Path, list[str]]:
     """Return the topics that are archived, by the folders that they go to."""
-    folder = SharedFolder.at(Path(base))
     topics: dict[Path, list[str]] = {}
     for topic in folder.topics():
         to = archives.folder(topic)
@@ -69,7 +99,7 @@ def _topics_by_archive(base: str, archives: ArchiveFolders) -> dict[Path, list[s
     return topics
 
 
-def _archive(base: str, topics: list[str], to: Path, before: int) -> bool:
+def _archive(base: str, topics: list[str], to: Path, count_due: CountDue) -> bool:
     """Archive what is due of some topics; tell whether all of it is archived.
 
     A folder that is away is not made, as its disk may only not be mounted; and that is no failure,
@@ -82,7 +112,8 @@ def _archive(base: str, topics: list[str], to: Path, before: int) -> bool:
         _log.error("nothing is archived into %s: %s", to, error)
         return True
     try:
-        outcomes = archive_topics(partial(FolderSegments, base), topics, to, start_spark, before)
+        open_segments = partial(FolderSegments, base)
+        outcomes = archive_topics(open_segments, topics, to, start_spark, count_due)
     except PoeError as error:
         _log.error("nothing is archived into %s: %s", to, error)
         return False

@@ -20,7 +20,7 @@ from poe.spark.archive_writer import write_segment
 from poe.spark.arrow_batches import ArrowBatches, Place
 from poe.spark.planning import SegmentRange
 from poe.spark.segments import Segments
-from poe.storage import POINTER_MAX, Archive, ArchivedPlace
+from poe.storage import Archive, ArchivedPlace
 
 _COLUMNS = StructType(
     [
@@ -34,6 +34,9 @@ _COLUMNS = StructType(
 
 OpenSegments = Callable[[], Segments]
 """Opens the place to archive from, in the driver and in executors; to be pickled."""
+
+CountDue = Callable[[str, Sequence[SegmentRange]], int]
+"""Tells of a topic and all its segments, oldest first, how many are to be archived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +57,17 @@ class Outcome:
 def due(
     segments: Sequence[SegmentRange],
     is_archived: Callable[[SegmentRange], bool],
-    before: int = POINTER_MAX + 1,
+    count: int | None = None,
 ) -> list[SegmentRange]:
     """Return which segments of a topic are to be archived.
 
     Args:
         segments: all of them, oldest first: the newest is the writer, or may be one again.
         is_archived: whether the archive has all of a segment.
-        before: only those whose newest pointer is less.
+        count: how many of the oldest it is the turn of; None: of all.
     """
-    sealed = (each for each in segments[:-1] if each.count and each.last < before)
-    return [each for each in sealed if not is_archived(each)]
+    sealed = segments[:-1][:count]
+    return [each for each in sealed if each.count and not is_archived(each)]
 
 
 def archive_topics(
@@ -72,7 +75,7 @@ def archive_topics(
     topics: Iterable[str],
     to: Path,
     start_spark: Callable[[], AbstractContextManager[SparkSession]],
-    before: int = POINTER_MAX + 1,
+    count_due: CountDue | None = None,
 ) -> list[Outcome]:
     """Archive what is due of some topics; Spark starts only where something is.
 
@@ -81,7 +84,7 @@ def archive_topics(
         topics: their names, with surrogates in place of what is no text.
         to: the archive's folder; made when missing. Executors must see it under the same path.
         start_spark: returns the session to work with; its context ends with the work.
-        before: as in `due`.
+        count_due: tells the `count` of `due`; None: all that is sealed is archived.
 
     Raises:
         OptionError: the folder cannot be written, or another archiver works on it.
@@ -94,7 +97,9 @@ def archive_topics(
     with closing(open_segments()) as source:
         for topic in topics:
             try:
-                new = due(source.segments(topic), partial(_is_archived, archive), before)
+                segments = source.segments(topic)
+                count = None if count_due is None else count_due(topic, segments)
+                new = due(segments, partial(_is_archived, archive), count)
                 if new:
                     _note_place(archive, topic, source.place(topic))
             except StorageError as error:

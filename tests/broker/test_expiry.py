@@ -7,7 +7,7 @@ import pytest
 
 from poe.broker.appendix.hybrid_clock import JumpWatch
 from poe.broker.appendix.server import AppendixOptions
-from poe.broker.registry.expiry import Expiring, ExpiringSegment, Expiry, tick_s
+from poe.broker.registry.expiry import Expiring, ExpiringSegment, Expiry, count_soon_due, tick_s
 from poe.broker.registry.topic_settings import Retention, TopicSettings
 from poe.errors import UnknownTopic
 from poe.storage import POINTER_MAX, Store
@@ -327,6 +327,25 @@ def test_the_oldest_segments_go_until_the_rest_is_within_its_bytes(
     expiry = expiry_of(has_archive=False)
     expiry.begin(NOW_US, 0.0)
     assert expiry.choose(TOPIC, Retention(None, limit), readers, writer_bytes) == gone
+
+
+@pytest.mark.parametrize(
+    ("kept", "count"),
+    [
+        (Retention(), 0),
+        (aged(1001), 1),
+        (aged(800 / 0.9), 2),
+        (aged(1e308), 0),
+        (Retention(None, 80), 0),
+        (Retention(None, 79), 1),
+        (Retention(None, 1), 3),
+        (Retention(1001, 30), 2),
+        (Retention(1, 1, ("a",)), 3),
+    ],
+)
+def test_what_soon_has_to_go_is_due_for_the_archive(readers, kept, count):
+    measures = [(segment.last_pointer, segment.size_bytes) for _, segment in readers]
+    assert count_soon_due(kept, NOW_US, measures, 0) == count
 
 
 def test_age_and_bytes_hold_both(readers):

@@ -9,9 +9,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from poe.cli.archive_process import due_counter
 from poe.spark.archive import archive_topics
 from poe.spark.folder_segments import FolderSegments
-from poe.storage import POINTER_MAX
+from poe.storage import SharedFolder
 from tests.broker.nodes import SimulatedNode
 from tests.spark.sources import batch_reader, messages, table
 
@@ -40,8 +41,8 @@ class ArchivedNode:
         self.folder = folder / "node"
         self.archive_dir = folder / "archive"
         self.archive_dir.mkdir()
-        options |= {"count_limit": 10, "max_age": MAX_AGE_S, "archive_dir": self.archive_dir}
-        self.sim = SimulatedNode(self.folder, **options)
+        options = {"count_limit": 10, "max_age": MAX_AGE_S} | options
+        self.sim = SimulatedNode(self.folder, archive_dir=self.archive_dir, **options)
         self.count = 0
 
     def put(self, count):
@@ -51,9 +52,18 @@ class ArchivedNode:
         self.sim.node.put_many(TOPIC, messages)
         self.sim.advance(1)  # a writer that is full is sealed
 
-    def archive(self, before=POINTER_MAX + 1, topics=(TOPIC,)):
+    def archive(self, topics=(TOPIC,)):
+        return self._archive(topics, None)
+
+    def archive_due(self, topics=(TOPIC,)):
+        """Do as the program does that the node starts."""
+        now_us = self.sim.wall.now_us()
+        kept = self.sim.node.config.registry.retention
+        return self._archive(topics, due_counter(SharedFolder.at(self.folder), kept, now_us))
+
+    def _archive(self, topics, count_due):
         open_segments = partial(FolderSegments, str(self.folder))
-        return archive_topics(open_segments, topics, self.archive_dir, in_a_loop, before)
+        return archive_topics(open_segments, topics, self.archive_dir, in_a_loop, count_due)
 
     def expire(self):
         """Let time go by until all that may be deleted is."""

@@ -13,7 +13,15 @@ from poe.spark.archive import archive_topics, due
 from poe.spark.folder_segments import FolderSegments
 from poe.spark.planning import SegmentRange
 from poe.storage import Archive
-from tests.spark.archives import TOPIC, ArchivedNode, archive_folder, assert_whole, in_a_loop
+from tests.broker.nodes import read_by_next
+from tests.spark.archives import (
+    MAX_AGE_S,
+    TOPIC,
+    ArchivedNode,
+    archive_folder,
+    assert_whole,
+    in_a_loop,
+)
 from tests.spark.sources import batch_table
 from tests.waiting import wait_until
 
@@ -46,10 +54,11 @@ def test_what_is_archived_is_not_due():
     assert due(segments, lambda each: each.segment == 100) == [a_range(2)]
 
 
-def test_only_segments_that_are_older_than_wanted_are_due():
+def test_so_many_of_the_oldest_are_due_as_are_wanted():
     segments = [a_range(1), a_range(2), a_range(3)]
-    assert due(segments, never, before=105) == [a_range(1)]
-    assert due(segments, never, before=104) == []
+    assert due(segments, never, count=0) == []
+    assert due(segments, never, count=1) == [a_range(1)]
+    assert due(segments, never, count=3) == segments[:2]
 
 
 def manifests(archived):
@@ -191,6 +200,83 @@ def test_a_topic_with_an_archive_of_its_own_or_none_expires_as_its_option_says(t
         archived.sim.advance(25)
         assert (node.next("u", 0) is None) == is_gone
     archived.sim.stop()
+
+
+@pytest.fixture
+def aged_by_days(tmp_path, java):
+    """A node whose own `max_age` is a day, as that in `archived` is not."""
+    made = ArchivedNode(tmp_path, max_age=86400.0)
+    yield made
+    made.sim.stop()
+
+
+def test_what_is_older_than_its_topic_wants_is_archived_before_the_node_s_age(aged_by_days):
+    node = aged_by_days.sim.node
+    node.create_topic(TOPIC, max_age=MAX_AGE_S)
+    aged_by_days.put(10)
+    aged_by_days.sim.advance(MAX_AGE_S * 0.5)
+    aged_by_days.put(10)
+    node.put("u", b"1")
+    assert aged_by_days.archive_due((TOPIC, "u")) == []
+    aged_by_days.sim.advance(MAX_AGE_S * 0.45)  # the first is soon due
+    assert len(aged_by_days.archive_due((TOPIC, "u"))) == 1
+    aged_by_days.expire()
+    assert [message for _, message in read_by_next(node, TOPIC)][:1] == [b"10"]
+    assert len(aged_by_days.archive_due((TOPIC, "u"))) == 1, "it takes what is due by then"
+    aged_by_days.sim.advance(25)
+    assert node.next(TOPIC, 0) is None
+    assert node.next("u", 0) is not None
+    assert aged_by_days.read() == list(range(20))
+
+
+@pytest.mark.parametrize("is_node_s", [True, False])
+def test_what_is_beyond_max_bytes_is_archived_however_young_it_is(tmp_path, java, is_node_s):
+    segment_bytes = 10 * (11 + 1)
+    limit = {"max_bytes": 4 * segment_bytes}
+    archived = ArchivedNode(tmp_path, max_age=86400.0, **(limit if is_node_s else {}))
+    if not is_node_s:
+        archived.sim.node.create_topic(TOPIC, **limit)
+    for count in range(4):
+        archived.sim.node.put_many(TOPIC, [b"%d" % count] * 10)
+        archived.sim.advance(1)
+    assert len(archived.archive_due()) == 1, "not beyond it, but soon"
+    for count in range(4):
+        archived.sim.node.put_many(TOPIC, [b"%d" % count] * 10)
+        archived.sim.advance(1)
+    assert len(archived.archive_due()) == 4
+    archived.sim.advance(1201)
+    assert archived.segments_count() == 5
+    archived.sim.stop()
+
+
+def test_what_its_topic_keeps_longer_is_not_archived_by_the_node_s_age(archived):
+    node = archived.sim.node
+    for topic, max_age in (("u", "none"), ("v", 10 * MAX_AGE_S)):
+        node.create_topic(topic, max_age=max_age)
+    for topic in ("u", "v", TOPIC):
+        node.put_many(topic, [b"1"] * 10)
+    archived.expire()
+    assert [each.topic for each in archived.archive_due(("u", "v", TOPIC))] == [TOPIC]
+    archived.sim.advance(10 * MAX_AGE_S)
+    assert [each.topic for each in archived.archive_due(("u", "v", TOPIC))] == ["v"]
+
+
+def test_partitions_are_archived_as_their_topic_says(aged_by_days):
+    node = aged_by_days.sim.node
+    node.create_topic("p", partitions=2, max_age=MAX_AGE_S)
+    for topic in ("p-0", "p-1"):
+        node.put_many(topic, [b"1"] * 10)
+    aged_by_days.expire()
+    assert len(aged_by_days.archive_due(("p-0", "p-1"))) == 2
+
+
+def test_where_nobody_knows_what_topics_say_they_are_archived_by_the_node_s_age(archived):
+    archived.sim.node.create_topic(TOPIC, max_age="none")
+    archived.put(10)
+    archived.expire()
+    assert archived.archive_due() == []
+    (archived.folder / "store.topics").write_bytes(b"damaged")
+    assert len(archived.archive_due()) == 1
 
 
 def test_a_segment_expires_only_once_it_is_archived(archived):

@@ -96,12 +96,33 @@ def test_a_node_archives_what_expires_whenever_its_archiver_is_killed(tmp_path):
     assert_whole(archive_dir, 31)
 
 
+def test_what_a_topic_s_own_limits_make_due_is_archived_long_before_the_node_s_age(tmp_path):
+    archive_dir = tmp_path / "archive"
+    archive_dir.mkdir()
+    options = {"dir": tmp_path / "node", "port": None, "count_limit": 10, "check_interval": 0.01}
+    with Node(**options, max_age=86400.0, archive_dir=archive_dir) as node:
+        node.create_topic("kept", max_age="none")
+        node.create_topic(TOPIC, max_bytes=1)
+        node.put("kept", b"0")
+        for number in range(5):
+            node.put_many(TOPIC, [b"%d" % (10 * number + n) for n in range(10)])
+            wait_until(partial(has_segments, node, number + 3), DEADLINE_S)
+        node.create_topic("aged", max_age=1.0)  # has the node look often
+        node.put("aged", b"1")
+        wait_until(lambda: node.next("aged", 0) is None, DEADLINE_S)
+        wait_until(lambda: node.next(TOPIC, 0) is None, DEADLINE_S)
+        assert node.next("kept", 0) is not None
+    assert Archive.existing(archive_dir).topics() == [b"aged", TOPIC.encode()]
+    assert read(archive=archive_dir) == list(range(50))
+
+
 def test_a_topic_without_segments_keeps_no_other_from_being_archived(tmp_path):
     with Node(dir=tmp_path / "node", port=None) as node:
         node.put(TOPIC, b"0")
     (tmp_path / "node/topics/empty").mkdir()
     archives = ArchiveFolders(tmp_path).encode()
-    command = python_command("poe.cli.archive_process", str(tmp_path / "node"), archives, "1")
+    arguments = str(tmp_path / "node"), archives, "[1, null]"
+    command = python_command("poe.cli.archive_process", *arguments)
     run = subprocess.run(command, env=environment(), check=False, capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")
 
@@ -116,7 +137,8 @@ def test_each_topic_goes_into_its_own_folder_and_one_that_is_away_hinders_no_oth
             wait_until(partial(has_segments, node, 2 * number), DEADLINE_S)
     named = {b"u": folders["own"], b"v": folders["away"], b"w": None}
     archives = ArchiveFolders(folders["others"], named).encode()
-    command = python_command("poe.cli.archive_process", str(tmp_path / "node"), archives, "0")
+    arguments = str(tmp_path / "node"), archives, "[0, null]"
+    command = python_command("poe.cli.archive_process", *arguments)
     run = subprocess.run(command, env=environment(), check=False, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert f"nothing is archived into {folders['away']}: cannot read" in run.stderr

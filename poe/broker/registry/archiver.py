@@ -10,6 +10,7 @@ archived stays where it is.
 """
 
 import contextlib
+import json
 import logging
 import os
 import shutil
@@ -24,6 +25,7 @@ from poe.actors.python_process import python_command
 from poe.broker.appendix.server import REGISTRY
 from poe.broker.registry.archive_folders import ArchiveFolders
 from poe.broker.registry.expiry import Archived, Expiring, ExpiringSegment
+from poe.broker.registry.topic_settings import Retention
 from poe.errors import ChildRequestRefused, ChildStartFailed, OptionError, StorageError
 from poe.storage import Archive
 from poe.supervision import (
@@ -48,9 +50,6 @@ _FLAGS = SupervisorFlags(
     backoff=Backoff(first_s=1.0, max_s=600.0, reset_after_s=3600.0),
 )
 """Tried again for weeks, ever more slowly: the node works without the archive."""
-_SOON = 0.9
-"""What is so much of `max_age` old is archived with what has expired: ten starts of Spark in that
-time are enough."""
 _GRACE_S, _SHUTDOWN_S = 0.2, 0.4
 """Part of the five seconds that a node has to stop; a segment that is half archived is no harm."""
 
@@ -61,19 +60,21 @@ class ArchiverParts:
 
     archives: ArchiveFolders
     command: tuple[str, ...]
-    """The program, which archives all that is too old, or soon will be."""
+    """The program, which archives all that is due, or soon will be."""
 
     @classmethod
     def of(
-        cls, base: Path, archives: ArchiveFolders, max_age_s: float | None, *, adopted: bool
+        cls, base: Path, archives: ArchiveFolders, kept: Retention, *, adopted: bool
     ) -> Self | None:
         """Archive the topics of a base folder; None where the options do not ask for it.
+
+        The program has `kept` of the node, and finds in the folder what topics say themselves.
 
         Raises:
             OptionError: Spark is not installed, or a folder is somebody else's and not adopted.
         """
         folders = archives.folders()
-        if not folders or max_age_s is None:
+        if not folders:
             return None
         missing = missing_for_spark()
         if missing:
@@ -81,7 +82,8 @@ class ArchiverParts:
         if not adopted:
             for each in folders:
                 Archive.check("archive_dir", each)
-        arguments = str(base.absolute()), archives.encode(), str(max_age_s * _SOON)
+        retention = json.dumps([kept.max_age_s, kept.max_bytes])
+        arguments = str(base.absolute()), archives.encode(), retention
         return cls(archives, tuple(python_command("poe.cli.archive_process", *arguments)))
 
 

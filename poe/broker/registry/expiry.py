@@ -6,7 +6,8 @@ segment stays until the archiver has said that it holds all of it.
 
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TypeAlias
 
 from poe.actors import ActorRef
@@ -17,9 +18,15 @@ from poe.storage import Segment
 _TICK_MIN_S = 0.01
 """Who asks for less would have the node do nothing else."""
 _TICK_MAX_S = 600.0
+_SOON = 0.9
+"""What is so much of `max_age` old, or beyond so much of `max_bytes`, is archived with what is due:
+ten starts of Spark in the time that messages are kept are enough."""
 
 Sealed: TypeAlias = tuple[ActorRef, Segment]
 """A segment that is not written to, and who serves it."""
+
+Measure: TypeAlias = tuple[int, int]
+"""The newest pointer of a segment, and its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,7 @@ class Expiry:
 
     def oldest_us(self, max_age_s: float) -> int:
         """Return the pointer from which on messages are not too old."""
-        return self._now_us - int(min(max_age_s * 1_000_000, self._now_us))
+        return _oldest_us(self._now_us, max_age_s)
 
     def choose(
         self,
@@ -125,14 +132,16 @@ class Expiry:
             writer_bytes: what that holds.
             are_groups_elsewhere: whether groups of it may be those of other nodes.
         """
-        due = _due(retention, self._oldest_us(retention), sealed, writer_bytes)
-        if due and retention.keep_unread:
+        measures = [(segment.last_pointer, segment.size_bytes) for _, segment in sealed]
+        count = _count_due(retention, self._now_us, measures, writer_bytes)
+        if count and retention.keep_unread:
             floor = self.unread_floor(topic, retention, are_groups_elsewhere=are_groups_elsewhere)
             if floor is not None:
-                due = _read(due, floor, retention.keep_unread_bytes, sealed, writer_bytes)
+                cap = retention.keep_unread_bytes
+                count = _count_read(count, floor, cap, measures, writer_bytes)
         chosen = []
         has_archive = self._has_archive(topic)
-        for ref, segment in due:
+        for ref, segment in sealed[:count]:
             if not has_archive or segment.pointer_low is None:
                 chosen.append(ref)
                 continue
@@ -167,21 +176,21 @@ class Expiry:
             floors = [each or 0 for each in floors]
         return min((each for each in floors if each is not None), default=None)
 
-    def _oldest_us(self, retention: Retention) -> int:
-        return 0 if retention.max_age_s is None else self.oldest_us(retention.max_age_s)
 
+def count_soon_due(
+    retention: Retention, now_us: int, sealed: Sequence[Measure], writer_bytes: int
+) -> int:
+    """Return how many segments, oldest first, are too old or too many, or soon will be.
 
-def _read(
-    due: Sequence[Sealed],
-    floor: int,
-    cap: int | None,
-    sealed: Sequence[Sealed],
-    writer_bytes: int,
-) -> Sequence[Sealed]:
-    """Leave out what a group has not read yet, as long as that has room."""
-    read_count = sum(segment.last_pointer <= floor for _, segment in due)
-    over_count = 0 if cap is None else _count_over(cap, sealed, writer_bytes)
-    return due[: max(read_count, over_count)]
+    So many are archived. For what is unread they may have to wait, which is no matter then.
+    """
+    age_s, limit = retention.max_age_s, retention.max_bytes
+    sooner = replace(
+        retention,
+        max_age_s=None if age_s is None else age_s * _SOON,
+        max_bytes=None if limit is None else int(limit * _SOON),
+    )
+    return _count_due(sooner, now_us, sealed, writer_bytes)
 
 
 def tick_s(retentions: Iterable[Retention]) -> float | None:
@@ -193,27 +202,38 @@ def tick_s(retentions: Iterable[Retention]) -> float | None:
     return max(_TICK_MIN_S, min([*(age_s / 10 for age_s in ages), _TICK_MAX_S]))
 
 
-def _due(
-    retention: Retention, oldest_us: int, sealed: Sequence[Sealed], writer_bytes: int
-) -> Sequence[Sealed]:
-    """Return the segments that are too old, or too many."""
-    old_count = 0
-    for _, segment in sealed:
-        if segment.last_pointer >= oldest_us:
-            break
-        old_count += 1
-    limit = retention.max_bytes
+def _oldest_us(now_us: int, max_age_s: float) -> int:
+    """Return the pointer from which on messages are not too old."""
+    return now_us - int(min(max_age_s * 1_000_000, now_us))
+
+
+def _count_due(
+    retention: Retention, now_us: int, sealed: Sequence[Measure], writer_bytes: int
+) -> int:
+    """Return how many segments, oldest first, are too old, or too many."""
+    age_s, limit = retention.max_age_s, retention.max_bytes
+    oldest_us = 0 if age_s is None else _oldest_us(now_us, age_s)
+    old = takewhile(lambda each: each[0] < oldest_us, sealed)
     over_count = 0 if limit is None else _count_over(limit, sealed, writer_bytes)
-    return sealed[: max(old_count, over_count)]
+    return max(sum(1 for _ in old), over_count)
 
 
-def _count_over(limit: int, sealed: Sequence[Sealed], writer_bytes: int) -> int:
+def _count_read(
+    due_count: int, floor: int, cap: int | None, sealed: Sequence[Measure], writer_bytes: int
+) -> int:
+    """Return how many of those that are due all groups have read, or there is no room for."""
+    read_count = sum(last_pointer <= floor for last_pointer, _ in sealed[:due_count])
+    over_count = 0 if cap is None else _count_over(cap, sealed, writer_bytes)
+    return min(due_count, max(read_count, over_count))
+
+
+def _count_over(limit: int, sealed: Sequence[Measure], writer_bytes: int) -> int:
     """Return how many segments have to go so that what stays is within a limit."""
-    surplus_bytes = writer_bytes + sum(segment.size_bytes for _, segment in sealed) - limit
+    surplus_bytes = writer_bytes + sum(size_bytes for _, size_bytes in sealed) - limit
     count = 0
-    for _, segment in sealed:
+    for _, size_bytes in sealed:
         if surplus_bytes <= 0:
             break
-        surplus_bytes -= segment.size_bytes
+        surplus_bytes -= size_bytes
         count += 1
     return count

@@ -99,6 +99,11 @@ class RegistryOptions:
             allowed = "none, or set max_age, too: what is about to expire is archived"
             raise OptionError("archive_dir", str(self.archive_dir), allowed)
 
+    @property
+    def retention(self) -> Retention:
+        """How long messages are kept where their topic does not say it."""
+        return Retention(self.max_age, self.max_bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class RegistryParts:
@@ -197,8 +202,7 @@ class TopicRegistry(GenServer):
         self._routes = parts.routes
         self._clock = parts.clock
         options = parts.options
-        kept = Retention(options.max_age, options.max_bytes)
-        self._settings = TopicSettings(parts.store, parts.appendix, kept)
+        self._settings = TopicSettings(parts.store, parts.appendix, options.retention)
         self._servers = AppendixServers(
             self, parts.store, self._settings, parts.clock, parts.routes.counters
         )

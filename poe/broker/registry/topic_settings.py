@@ -35,17 +35,33 @@ class Retention:
         return self.max_age_s is None and self.max_bytes is None
 
 
+_ENDLESS = Retention()
+
+
+def retention_of(topic: bytes, holder: TopicDescription | None, node: Retention) -> Retention:
+    """Return how long the messages of a partition are kept.
+
+    The node's own topics expire only as they say themselves.
+
+    Args:
+        topic: its name.
+        holder: the topic whose partition it is, where somebody has described that.
+        node: how long they are kept where the topic does not say it.
+    """
+    kept = _ENDLESS if is_reserved(topic) else node
+    return kept if holder is None else _merged(kept, holder.properties)
+
+
 class TopicSettings:
     """The settings of the topics of one store."""
 
-    __slots__ = ("_appendix", "_endless", "_limited", "_looked_at", "_retention", "_store")
+    __slots__ = ("_appendix", "_limited", "_looked_at", "_retention", "_store")
 
     def __init__(self, store: Store, appendix: AppendixOptions, retention: Retention) -> None:
         """Take the options of the node, which hold where a topic has no property of its own."""
         self._store = store
         self._appendix = appendix
         self._retention = retention
-        self._endless = Retention()
         self._limited: list[TopicDescription] = []
         self._looked_at = -1
 
@@ -74,13 +90,8 @@ class TopicSettings:
         return Configure(self.appendix(topic), self._store.segment_options(topic))
 
     def retention(self, topic: bytes) -> Retention:
-        """Return how long the messages of a partition are kept.
-
-        The node's own topics expire only as they say themselves.
-        """
-        node = self._endless if is_reserved(topic) else self._retention
-        holder = self._store.properties.holder(topic)
-        return node if holder is None else _merged(node, holder.properties)
+        """Return how long the messages of a partition are kept."""
+        return retention_of(topic, self._store.properties.holder(topic), self._retention)
 
     def retention_with(self, properties: TopicProperties) -> Retention:
         """Return how long messages would be kept with these properties."""

@@ -34,7 +34,7 @@ from poe.storage.real_files import RealFiles
 from poe.storage.recovery.recovery import NO_STORE, open_maybe, stored_base
 from poe.storage.segment.record_reader import RecordReader
 from poe.storage.segment.verification import Verification
-from poe.storage.store.property_file import PROPERTY_FILE, read_known_topics
+from poe.storage.store.property_file import PROPERTY_FILE, KnownTopics, read_known_topics
 from poe.storage.store.removals import REMOVED_FILE, read_removals
 from poe.storage.store.topic_folders import TOPICS_FOLDER, segment_file
 from poe.topic_name import original_topic_of, topic_of
@@ -120,8 +120,7 @@ class SharedFolder:
             ReadFailed: the notes cannot be read.
             FormatNotSupported: a newer version has written them.
         """
-        with reading(PROPERTY_FILE):
-            found = read_known_topics(self._files).described.get(topic)
+        found = self.known_topics().described.get(topic)
         return (topic,) if found is None else found.partition_topics()
 
     def holder(self, topic: bytes) -> TopicDescription | None:
@@ -130,8 +129,16 @@ class SharedFolder:
         Raises:
             ReadFailed, FormatNotSupported: as `partitions`.
         """
+        return self.known_topics().holder(topic)
+
+    def known_topics(self) -> KnownTopics:
+        """Return all that the server has noted of topics by now.
+
+        Raises:
+            ReadFailed, FormatNotSupported: as `partitions`.
+        """
         with reading(PROPERTY_FILE):
-            return read_known_topics(self._files).holder(topic)
+            return read_known_topics(self._files)
 
     def segments(self, topic: bytes, after: int = 0) -> list[StoredSegment]:
         """Return what the segments of a topic hold, oldest first; none where the topic is unknown.
