@@ -348,6 +348,17 @@ def test_what_soon_has_to_go_is_due_for_the_archive(readers, kept, count):
     assert count_soon_due(kept, NOW_US, measures, 0) == count
 
 
+def test_what_waits_is_told_once_however_often_a_topic_is_looked_at(readers):
+    """A topic beyond its `max_bytes` is looked at whenever it gets a segment, too."""
+    expiry = expiry_of(has_archive=True)
+    expiry.begin(NOW_US, 0.0)
+    for _ in range(3):
+        assert expiry.choose(TOPIC, Retention(None, 30), readers, 0) == []
+    waiting = expiry.end()
+    assert waiting is not None
+    assert [each.timestamp for each in waiting.segments] == [1_000_000_000, 1_100_000_000]
+
+
 def test_age_and_bytes_hold_both(readers):
     expiry = expiry_of(has_archive=False)
     assert look(expiry, Retention(950, 30), readers) == ([0, 1], [])

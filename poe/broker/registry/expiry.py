@@ -100,7 +100,8 @@ class Expiry:
         self._now_us = 0
         self._is_careful = False
         self._is_over = True
-        self._waiting: list[ExpiringSegment] = []
+        # By their keys: between two looks a topic may be chosen from again and again.
+        self._waiting: dict[tuple[bytes, int], ExpiringSegment] = {}
 
     def begin(self, now_us: int, monotonic_s: float) -> None:
         """Begin a look; after a jump of the clock one segment of each topic is chosen."""
@@ -108,7 +109,7 @@ class Expiry:
         self._is_careful = self._jumps.has_jumped(now_us, monotonic_s)
         self._now_us = now_us
         self._is_over = True
-        self._waiting = []
+        self._waiting = {}
 
     def oldest_us(self, max_age_s: float) -> int:
         """Return the pointer from which on messages are not too old."""
@@ -150,7 +151,7 @@ class Expiry:
             if expiring.key in self.archived:
                 chosen.append(ref)
             else:
-                self._waiting.append(expiring)
+                self._waiting[expiring.key] = expiring
         if self._is_careful:
             del chosen[1:]
         self._is_over = self._is_over and not chosen
@@ -161,7 +162,7 @@ class Expiry:
         # What waits is in no danger: a clock is trusted again while the archiver works.
         if self._is_over:
             self._jumps.trust()
-        return Expiring(tuple(self._waiting)) if self._waiting else None
+        return Expiring(tuple(self._waiting.values())) if self._waiting else None
 
     def unread_floor(
         self, topic: bytes, retention: Retention, *, are_groups_elsewhere: bool
