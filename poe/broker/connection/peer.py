@@ -294,6 +294,8 @@ class TlsPeer(Peer):
                 size += received
         except BlockingIOError:
             pass
+        except ConnectionError:  # so newer Pythons tell of a reset
+            self._keep(b"")
         return size
 
     def _read(self, room: memoryview) -> int:

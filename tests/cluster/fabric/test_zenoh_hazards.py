@@ -38,8 +38,9 @@ from poe.errors import FabricFailed
 cluster = Cluster()
 first, second = cluster.start_all(2)
 """
+    # Newer Pythons warn of each fork in a process with threads, which is what is tried here.
     ended = subprocess.run(
-        [sys.executable, "-c", begin + code],
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", begin + code],
         cwd=ROOT,
         capture_output=True,
         text=True,
