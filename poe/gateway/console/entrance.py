@@ -44,7 +44,6 @@ class Entrance:
 
     async def post_login(self, visit: Visit) -> Response:
         """Open a session."""
-        self._sessions.check_may_try(visit.address)
         given = await visit.body()
         names = {"token"} if self.kind == "token" else {"user", "password"}
         if given.keys() != names or not all(
@@ -56,12 +55,12 @@ class Entrance:
         if self.kind == "user":
             user = given["user"]
             entry = Entry(entry.tls, Scram(user, given["password"]))
-        try:
-            await self._check(given, entry)
-        except (AuthenticationFailed, RequestRefused):
-            self._sessions.note_failure(visit.address)
-            visit.record("has failed to log in", "" if user is None else f"as {user!r:.100}")
-            raise
+        with self._sessions.trying(visit.address):
+            try:
+                await self._check(given, entry)
+            except RequestRefused:
+                visit.record("has failed to log in", "" if user is None else f"as {user!r:.100}")
+                raise
         secret, visit.session = self._sessions.open(user, entry)
         visit.record("logs in", "")
         reply = json_reply({"user": user})
@@ -96,7 +95,7 @@ class Entrance:
         try:
             url = parse_url(self._options.broker, entry)
             brokers = Brokers(url, {}, _ANSWER_S)
-            async with await brokers.connect(self._options.read_timeout_s):
+            async with await brokers.connect(_ANSWER_S):
                 pass
         except AuthenticationFailed as error:
             raise RequestRefused(HTTPStatus.UNAUTHORIZED, str(error)) from error

@@ -5,12 +5,14 @@ nor a dump of memory tells them, and comparing takes no longer for one that is n
 """
 
 import secrets
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from http import HTTPStatus
 from typing import Final
 
+from poe.broker.access.strangers import network_of
 from poe.errors import RequestRefused
 from poe.security.entry import Entry
 
@@ -18,8 +20,13 @@ SESSIONS_MAX: Final = 100
 """Sessions at a time; a new one takes the place of the one that was idle the longest."""
 IDLE_S: Final = 12 * 3600.0
 FAILURES_MAX: Final = 10
-"""Wrong logins of one address in FAILURES_S; then it waits."""
+"""Wrong logins of one address (of IPv6: of one /64) in FAILURES_S; then it waits."""
 FAILURES_S: Final = 60.0
+TRIES_MAX: Final = 8
+"""Logins under way. A broker answers a wrong one late, and so long it takes one of the few places
+that the broker has for the gateway's address: half of them, so that the gateway itself gets in."""
+TRIES_PER_ADDRESS_MAX: Final = 2
+"""Likewise, of one address: it keeps nobody else out."""
 _ADDRESSES_MAX: Final = 1024
 _SECRET_BYTES: Final = 24
 
@@ -44,7 +51,8 @@ class Session:
 class Sessions:
     """All sessions of a console.
 
-    Invariants: sessions <= SESSIONS_MAX; a one-time token opens one session at most.
+    Invariants: sessions <= SESSIONS_MAX; a one-time token opens one session at most; logins under
+    way <= TRIES_MAX, of one address <= TRIES_PER_ADDRESS_MAX.
     """
 
     def __init__(
@@ -56,7 +64,8 @@ class Sessions:
         self._new_secret = new_secret
         self._by_digest: OrderedDict[bytes, Session] = OrderedDict()
         self._token: bytes | None = None
-        self._failures: OrderedDict[str, list[float]] = OrderedDict()
+        self._failures: OrderedDict[Hashable, list[float]] = OrderedDict()
+        self._tries: Counter[Hashable] = Counter()
 
     def __len__(self) -> int:
         return len(self._by_digest)
@@ -108,29 +117,49 @@ class Sessions:
         """Return how sessions get in at the node, each way once."""
         return {each.entry for each in self._by_digest.values()}
 
-    def check_may_try(self, address: str) -> None:
-        """Let an address try to log in.
+    @contextmanager
+    def trying(self, address: str) -> Iterator[None]:
+        """Let an address try to log in; a refusal that is raised meanwhile is its failure.
 
         Raises:
-            RequestRefused: 429, it has failed too often.
+            RequestRefused: 429, it has failed too often, or tries too often at once; 503, too many
+                others try.
         """
-        failed = self._lately_failed(address)
+        network = _network(address)
+        self._check_may_try(address, network)
+        self._tries[network] += 1
+        try:
+            yield
+        except RequestRefused:
+            self._note_failure(network)
+            raise
+        finally:
+            self._tries[network] -= 1
+            self._tries = +self._tries
+
+    def _check_may_try(self, address: str, network: Hashable) -> None:
+        failed = self._lately_failed(network)
         if len(failed) >= FAILURES_MAX:
             wait_s = int(failed[0] + FAILURES_S - self._clock()) + 1
             why = f"{len(failed)} logins from {address} have failed; try again in {wait_s} s"
             raise RequestRefused(HTTPStatus.TOO_MANY_REQUESTS, why)
+        if self._tries[network] >= TRIES_PER_ADDRESS_MAX:
+            why = f"{self._tries[network]} logins from {address} are under way; try again later"
+            raise RequestRefused(HTTPStatus.TOO_MANY_REQUESTS, why)
+        if self._tries.total() >= TRIES_MAX:
+            why = f"{TRIES_MAX} logins are under way; try again later"
+            raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, why)
 
-    def note_failure(self, address: str) -> None:
-        """Remember that an address has failed to log in."""
-        failed = [*self._lately_failed(address), self._clock()]
-        self._failures[address] = failed[-FAILURES_MAX:]
-        self._failures.move_to_end(address)
+    def _note_failure(self, network: Hashable) -> None:
+        failed = [*self._lately_failed(network), self._clock()]
+        self._failures[network] = failed[-FAILURES_MAX:]
+        self._failures.move_to_end(network)
         while len(self._failures) > _ADDRESSES_MAX:
             self._failures.popitem(last=False)
 
-    def _lately_failed(self, address: str) -> list[float]:
+    def _lately_failed(self, network: Hashable) -> list[float]:
         since_s = self._clock() - FAILURES_S
-        return [each for each in self._failures.get(address, ()) if each > since_s]
+        return [each for each in self._failures.get(network, ()) if each > since_s]
 
     def _expire(self) -> None:
         since_s = self._clock() - IDLE_S
@@ -140,6 +169,14 @@ class Sessions:
 
 def _digest(secret: str) -> bytes:
     return sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+def _network(address: str) -> Hashable:
+    """Return what counts as one address; what is none is one by itself."""
+    try:
+        return network_of(address)
+    except ValueError:
+        return address
 
 
 def _end(session: Session) -> None:

@@ -1,11 +1,21 @@
 """Sessions of the console, with a clock that the test moves."""
 
 import itertools
+from contextlib import ExitStack
 
 import pytest
 
+from poe.broker.access.options import SecurityOptions
 from poe.errors import RequestRefused
-from poe.gateway.console.sessions import FAILURES_MAX, FAILURES_S, IDLE_S, SESSIONS_MAX, Sessions
+from poe.gateway.console.sessions import (
+    FAILURES_MAX,
+    FAILURES_S,
+    IDLE_S,
+    SESSIONS_MAX,
+    TRIES_MAX,
+    TRIES_PER_ADDRESS_MAX,
+    Sessions,
+)
 from poe.security.entry import Entry
 
 ENTRY = Entry()
@@ -86,13 +96,54 @@ def test_whoever_logs_out_is_out_and_is_told_so_once(sessions):
     assert ended == ["ended"]
 
 
+def fail(sessions, address):
+    with pytest.raises(RequestRefused, match="wrong"), sessions.trying(address):
+        raise RequestRefused(401, "wrong")
+
+
+def refused(sessions, address):
+    with pytest.raises(RequestRefused) as refused, sessions.trying(address):
+        pass
+    return refused.value
+
+
 def test_an_address_that_fails_often_waits_and_others_do_not(sessions, clock):
     for _ in range(FAILURES_MAX):
-        sessions.check_may_try("10.0.0.1")
-        sessions.note_failure("10.0.0.1")
-    with pytest.raises(RequestRefused, match=r"try again in 61 s") as refused:
-        sessions.check_may_try("10.0.0.1")
-    assert refused.value.status == 429
-    sessions.check_may_try("10.0.0.2")
+        fail(sessions, "10.0.0.1")
+    error = refused(sessions, "10.0.0.1")
+    assert error.status == 429
+    assert "try again in 61 s" in str(error)
+    with sessions.trying("10.0.0.2"):
+        pass
     clock.now_s += FAILURES_S + 1
-    sessions.check_may_try("10.0.0.1")
+    with sessions.trying("10.0.0.1"):
+        pass
+
+
+def test_addresses_that_one_machine_has_all_of_wait_together(sessions):
+    for number in range(FAILURES_MAX):
+        fail(sessions, f"2001:db8::{number:x}")
+    assert refused(sessions, "2001:db8::ffff").status == 429
+    with sessions.trying("2001:db8:0:1::1"):
+        pass
+
+
+def test_an_address_that_tries_many_at_once_is_not_asked_for_all_of_them(sessions):
+    with ExitStack() as tries:
+        for _ in range(TRIES_PER_ADDRESS_MAX):
+            tries.enter_context(sessions.trying("10.0.0.1"))
+        assert refused(sessions, "10.0.0.1").status == 429
+        tries.enter_context(sessions.trying("10.0.0.2"))
+    with sessions.trying("10.0.0.1"):
+        pass
+
+
+def test_logins_that_wait_for_the_broker_leave_places_there_for_the_gateway(sessions):
+    numbers = itertools.count()
+    with ExitStack() as tries:
+        for _ in range(TRIES_MAX):
+            tries.enter_context(sessions.trying(f"10.0.0.{next(numbers)}"))
+        assert refused(sessions, "10.0.1.1").status == 503
+    with sessions.trying("10.0.1.1"):
+        pass
+    assert SecurityOptions().unauthenticated_per_address_max >= 2 * TRIES_MAX

@@ -64,3 +64,10 @@ def test_without_a_name_or_a_password_nobody_is_asked(house):
 def test_the_one_time_token_is_no_way_in_there(house):
     with client(house) as stranger:
         assert stranger.post("login", json={"token": "x"}).status_code == 400
+
+
+def test_a_wrong_password_is_told_as_one_however_late_the_node_answers(tmp_path):
+    patience = "--read-timeout-s", "0.3"
+    with House(tmp_path, "--console", *patience) as house, client(house) as stranger:
+        reply = stranger.post("login", json={"user": "alice", "password": "wrong"})
+    assert reply.status_code == 401, reply.text
