@@ -12,7 +12,8 @@ import struct
 from typing import Any
 
 from httptools import HttpParserUpgrade, HttpRequestParser
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from poe.gateway.http.options import GatewayOptions
 
@@ -22,6 +23,8 @@ HEAD_MAX = 64 << 10
 _REQUEST_BYTES_PER_BODY = 8
 """Bytes on the wire for each byte of a body: it is 6 in chunks of one byte."""
 _GOODBYE_S = 1.0
+_PARSED_BYTES = 4 << 10
+"""What the parser gets at a time: each request in it costs far more memory than its bytes."""
 _SLICE_BYTES = 64 << 10
 _AUTHORITY = re.compile(rb"[^:/?#]+://([^/?#]*)")
 _REST_BYTES = 16 << 20
@@ -88,7 +91,8 @@ class LimitedConnection(HttpToolsProtocol):
     """A connection that ends where its client passes a limit.
 
     Always: a timer runs while bytes are missing that no handler waits for: the head of a request,
-    and the rest of one that is answered already.
+    and the rest of one that is answered already. While requests wait for those before them nothing
+    is parsed, so that those that wait have _PARSED_BYTES together.
     """
 
     options: GatewayOptions
@@ -99,6 +103,8 @@ class LimitedConnection(HttpToolsProtocol):
         self._is_in_head = self._is_in_request = True
         self._unanswered_count = 0
         self._received_bytes = 0
+        self._unparsed = memoryview(b"")
+        self._served: RequestResponseCycle | None = None
         self._request_max = HEAD_MAX + _REST_BYTES
         self._request_max += _REQUEST_BYTES_PER_BODY * self.options.body_max
         self._read_timer: asyncio.TimerHandle | None = None
@@ -120,19 +126,35 @@ class LimitedConnection(HttpToolsProtocol):
             if timer is not None:
                 timer.cancel()
         super().connection_lost(exc)
+        # Its base knows of the request that came last, and this one may be in front of that.
+        if self._served is not None and not self._served.response_complete:
+            self._served.disconnected = True
+            self._served.message_event.set()
 
     def data_received(self, data: bytes) -> None:
-        """Let the parser have what came, and look whether it is too much."""
-        self._received_bytes += len(data)
-        super().data_received(data)
-        if self.transport.is_closing():
-            return
-        if self._is_in_head and self._received_bytes > HEAD_MAX:
-            self._end(b"431 Request Header Fields Too Large")
-        elif self._received_bytes > self._request_max:
-            self.transport.abort()
-        else:
-            self._watch()
+        """Take what came."""
+        rest = self._unparsed
+        self._unparsed = memoryview(b"".join((rest, data)) if rest else data)
+        self._parse()
+
+    def _parse(self) -> None:
+        """Let the parser have what came, until requests wait; look whether it is too much."""
+        while self._unparsed and not self.pipeline:
+            part = bytes(self._unparsed[:_PARSED_BYTES])
+            self._unparsed = self._unparsed[_PARSED_BYTES:]
+            self._received_bytes += len(part)
+            super().data_received(part)
+            if self.transport.is_closing():
+                return
+            if self._is_in_head and self._received_bytes > HEAD_MAX:
+                self._end(b"431 Request Header Fields Too Large")
+                return
+            if self._received_bytes > self._request_max:
+                self.transport.abort()
+                return
+        if self.pipeline:
+            self.flow.pause_reading()
+        self._watch()
 
     def on_message_begin(self) -> None:
         """Begin to count."""
@@ -189,7 +211,13 @@ class LimitedConnection(HttpToolsProtocol):
         """Mind the time of what is still to come of the request."""
         self._unanswered_count -= 1
         super().on_response_complete()
-        self._watch()
+        if not self.transport.is_closing():
+            self._parse()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """Serve a request, of several that came at once the first."""
+        self._served = cycle
+        super()._start_asgi_task(cycle, app)
 
     def pause_writing(self) -> None:
         """Give a client that reads nothing so much time, and no more."""
@@ -215,7 +243,9 @@ class LimitedConnection(HttpToolsProtocol):
 
     def _watch(self) -> None:
         """Have the timer run when it is to run."""
-        is_waiting = self._is_in_head or (self._is_in_request and not self._unanswered_count)
+        is_waiting = not self.pipeline and (
+            self._is_in_head or (self._is_in_request and not self._unanswered_count)
+        )
         if is_waiting and self._read_timer is None:
             timeout_s = self.options.head_timeout_s
             self._read_timer = self.loop.call_later(timeout_s, self._on_late)

@@ -1,0 +1,116 @@
+"""One connection of the gateway without sockets: what it keeps of requests that come at once."""
+
+import asyncio
+
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from poe.gateway.http.connection import LimitedConnection
+from poe.gateway.http.options import GatewayOptions
+
+REQUEST = b"GET /%d HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+class Transport(asyncio.Transport):
+    """Has no client; keeps what it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.written = b""
+        self.is_paused = False
+        self._is_closing = False
+
+    def write(self, data):
+        self.written += data
+
+    def pause_reading(self):
+        self.is_paused = True
+
+    def resume_reading(self):
+        self.is_paused = False
+
+    def is_closing(self):
+        return self._is_closing
+
+    def close(self):
+        self._is_closing = True
+
+
+class Served:
+    """An application that answers with the path once it may, and notes whose client has gone."""
+
+    def __init__(self):
+        self.may_answer = asyncio.Event()
+        self.gone = []
+
+    async def __call__(self, scope, receive, send):
+        heard = asyncio.ensure_future(self._hear(scope["path"], receive))
+        await self.may_answer.wait()
+        heard.cancel()
+        headers = [(b"content-length", b"%d" % len(scope["path"]))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": scope["path"].encode()})
+
+    async def _hear(self, path, receive):
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.gone.append(path)
+
+
+def connected(application, **options):
+    kind = type("Connection", (LimitedConnection,), {"options": GatewayOptions(**options)})
+    config = Config(application, lifespan="off", log_config=None, http=kind)
+    config.load()
+    connection = kind(config=config, server_state=ServerState(), app_state={})
+    connection.connection_made(Transport())
+    return connection
+
+
+async def turns(count=20):
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_of_requests_that_come_at_once_few_are_taken_apart_before_their_turn():
+    served = Served()
+    connection = connected(served)
+    requests = [REQUEST % number for number in range(6000)]
+    connection.data_received(b"".join(requests[:-1]))
+    await turns()
+    connection.data_received(requests[-1])
+    assert len(connection.pipeline) < 200
+    assert connection.transport.is_paused
+    served.may_answer.set()
+    while connection.transport.written.count(b"HTTP/1.1 200") < len(requests):
+        await turns()
+    written = connection.transport.written
+    places = [written.index(b"\r\n\r\n/%d" % number) for number in (0, 1, 100, 5999)]
+    assert places == sorted(places)
+    assert not connection.transport.is_paused
+    connection.connection_lost(None)
+
+
+async def test_a_request_that_waits_is_not_late_with_its_head():
+    served = Served()
+    connection = connected(served, head_timeout_s=0.01)
+    parts = REQUEST % 1 + REQUEST % 2 + REQUEST % 3
+    connection.data_received(parts[:-5])
+    await asyncio.sleep(0.05)
+    assert not connection.transport.is_closing()
+    connection.data_received(parts[-5:])
+    served.may_answer.set()
+    await turns()
+    assert connection.transport.written.count(b"HTTP/1.1 200") == 3
+    connection.connection_lost(None)
+
+
+async def test_whoever_is_served_hears_that_its_client_has_gone_whatever_waits_behind():
+    served = Served()
+    connection = connected(served)
+    connection.data_received(REQUEST % 1 + REQUEST % 2)
+    await turns()
+    connection.connection_lost(None)
+    await turns()
+    assert served.gone == ["/1"]
+    served.may_answer.set()
+    await turns()
