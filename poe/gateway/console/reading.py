@@ -97,8 +97,10 @@ def decoded(content: bytes, form: str, *, is_whole: bool) -> dict[str, Any]:
     if form == "msgpack":
         try:
             text = repr(msgpack.unpackb(content, strict_map_key=False))
-        except (ValueError, msgpack.UnpackException) as error:
-            return {**decoded(content, "auto", is_whole=is_whole), "error": f"no msgpack: {error}"}
+        # The last two: what Python cannot hold, as a list for a key.
+        except (ValueError, msgpack.UnpackException, TypeError, RecursionError) as error:
+            why = f"cannot be shown as msgpack: {error}"
+            return {**decoded(content, "auto", is_whole=is_whole), "error": why}
         return {"form": "msgpack", "text": text}
     shown = None if form == "hex" else _preview_all(content, is_whole=is_whole)
     if shown is None and form in {"text", "json"}:

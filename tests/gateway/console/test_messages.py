@@ -105,6 +105,17 @@ def test_a_message_is_decoded_as_was_asked(console, topic, form, shown):
     assert ("error" in found) == (form == "envelope")
 
 
+@pytest.mark.parametrize("message", [b"\x81\x90\xc0", b"\x91" * 1020 + b"\xc0"])
+def test_what_msgpack_has_and_python_has_not_is_shown_as_bytes(console, topic, message):
+    put(console, topic, message)
+    (row,) = rows(console.http.get(f"messages/{topic}"))
+    asked = {"pointer": row["pointer"], "as": "msgpack"}
+    reply = console.http.get(f"messages/{topic}/value", params=asked)
+    assert reply.status_code == 200, reply.text
+    assert reply.json()["text"] == message.hex(" ")
+    assert "cannot be shown as msgpack" in reply.json()["error"]
+
+
 def test_a_pointer_without_a_message_is_told(console, hundred):
     reply = console.http.get(f"{hundred}/value", params={"pointer": 5})
     assert reply.status_code == 404
