@@ -11,6 +11,7 @@ from http import HTTPStatus
 
 from poe.client.consumer.source import Start
 from poe.errors import RequestRefused
+from poe.record import POINTER_MAX
 
 _WORDS: Mapping[str, Start] = {"oldest": "oldest", "newest": "newest"}
 _POINTER = re.compile(r"-1|[0-9]{1,19}")
@@ -32,7 +33,7 @@ def start_of(text: str) -> Start:
     """
     if text in _WORDS:
         return _WORDS[text]
-    if _POINTER.fullmatch(text):
+    if _POINTER.fullmatch(text) and int(text) <= POINTER_MAX:
         return int(text)
     if _PARTITIONS.fullmatch(text):
         pairs = [each.split(":") for each in text.split(",")]
