@@ -197,13 +197,16 @@ def _headers(
 
 
 def _encoded(place: str, content: Any) -> bytes:  # noqa: ANN401 - as JSON has it
-    is_text = isinstance(content, str)
-    text = content if is_text else _ENCODER.encode(content)
+    name = place.partition(" ")[0]
     try:
+        text = content if isinstance(content, str) else _ENCODER.encode(content)
         return text.encode()
     except UnicodeEncodeError:
-        name = place.partition(" ")[0]
         _refuse(f"{place} has half of a surrogate pair, which is no text; use {name}_base64")
+    except ValueError:  # Python reads 1e400, and would write Infinity
+        _refuse(f"{place} has a number that is too large; use {name}_base64")
+    except RecursionError:
+        _refuse(f"{place} is nested too deeply")
 
 
 def _from_base64(place: str, text: Any) -> bytes:  # noqa: ANN401 - as JSON has it
@@ -236,7 +239,7 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(msg)
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _DECODER = json.JSONDecoder(parse_constant=_no_constant)
 
 

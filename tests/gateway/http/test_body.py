@@ -2,6 +2,7 @@
 
 import json
 from base64 import b64encode
+from contextlib import suppress
 
 import pytest
 from hypothesis import example, given
@@ -123,6 +124,21 @@ def test_a_wrong_record_is_told(record, told):
     status, why = refusal(JSON, records(record))
     assert status == 400
     assert told in why
+
+
+@pytest.mark.parametrize("number", [b"1e400", b"-1e400", b'{"n": [1e400]}'])
+def test_a_number_that_no_json_holds_when_it_is_written_anew_is_refused(number):
+    status, why = refusal(JSON, b'{"records": [{"value": %b}]}' % number)
+    assert status == 400
+    assert "value of records[0] has a number that is too large" in why
+    assert messages(JSON, b"1e400") == [b"1e400"], "as it is nobody writes it anew"
+
+
+def test_a_record_that_can_just_be_read_is_taken_or_refused():
+    for depth in range(900, 1000):
+        body = b'{"records": [{"value": %b}]}' % (b"[" * depth + b"]" * depth)
+        with suppress(RequestRefused):
+            messages(JSON, body)
 
 
 @pytest.mark.parametrize("body", [b'{"records": 1}', b'{"records": [], "value_schema_id": 1}'])
