@@ -35,6 +35,8 @@ def test_a_topic_goes_through_its_life(front, node, topic):
         ("PUT", b"{}", 409),
         ("PUT", b'{"partitions": 0}', 400),
         ("PUT", b'{"colour": 1}', 400),
+        ("PUT", b'{"self": 1}', 400),
+        ("PATCH", b'{"topic": "t"}', 400),
         ("PUT", b"[]", 400),
         ("PUT", b"{", 400),
         ("PUT", b"[" * 100_000, 400),
