@@ -234,7 +234,7 @@ class Console:
 
     def _look_of(self, entry: Entry) -> Look:
         if entry not in self._looks:
-            self._looks[entry] = Look(self._options, entry, self._history)
+            self._looks[entry] = Look(self._options, entry, self._history, self._sessions.end_of)
         return self._looks[entry]
 
     def _drop_unused(self) -> None:

@@ -4,13 +4,22 @@ A request has a connection for itself, so that one that waits holds up no other.
 the middle of an answer is closed; else a later request would get what an earlier one has asked.
 """
 
-from collections.abc import AsyncIterator
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
 from poe.client.async_socket import AsyncSocket
 from poe.client.url import parse_url
-from poe.errors import CallTimeout, ConnectionClosed, PoeError, RemoteProtocolError
+from poe.errors import (
+    AuthenticationFailed,
+    CallTimeout,
+    ConnectFailed,
+    ConnectionClosed,
+    PoeError,
+    RemoteProtocolError,
+)
 from poe.gateway.console.history import History, Told
 from poe.gateway.console.lags import Lags
 from poe.gateway.http.brokers import Brokers
@@ -18,6 +27,11 @@ from poe.gateway.http.options import GatewayOptions
 from poe.security.entry import Entry
 
 _IDLE_MAX: Final = 4
+_CONNECTING_MAX: Final = 2
+"""Connections that are being made. A node that lets an identity in no more says so late, and as
+long takes one of the few places that it has for the gateway's address."""
+SILENCE_S: Final = 30.0
+"""So late it says that at most: as long no user is tried again whose login was not answered."""
 BROKEN: Final = (CallTimeout, ConnectionClosed, RemoteProtocolError)
 """After these a connection is not used again."""
 
@@ -33,14 +47,27 @@ class Look:
         lags: how far groups are behind.
     """
 
-    def __init__(self, options: GatewayOptions, entry: Entry, history: History) -> None:
+    def __init__(
+        self,
+        options: GatewayOptions,
+        entry: Entry,
+        history: History,
+        on_refused: Callable[[Entry], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Connect to nothing yet; `on_refused` is told when the node lets a user in no more."""
         self.url = options.broker
         self.entry = entry
         self.timeout_s = options.read_timeout_s
-        url = parse_url(self.url, entry)
-        self._brokers = Brokers(url, {}, options.connect_timeout_s)
+        self._clock = clock
+        self._url = parse_url(self.url, entry)
+        self._brokers = Brokers(self._url, {}, options.connect_timeout_s)
         self._is_own = entry == options.entry
         self._idle: list[AsyncSocket] = []
+        self._connecting = asyncio.Semaphore(_CONNECTING_MAX)
+        self._on_refused = on_refused
+        self._is_refused = False
+        self._silent_until_s = 0.0
         self._is_closed = False
         self.history = history
         self.lags = Lags()
@@ -89,4 +116,24 @@ class Look:
             if connection.is_open:
                 return connection
             await connection.close()
-        return await self._brokers.connect(self.timeout_s)
+        async with self._connecting:
+            return await self._connect()
+
+    async def _connect(self) -> AsyncSocket:
+        if self._is_own:  # its files may be renewed
+            return await self._brokers.connect(self.timeout_s)
+        if self._is_refused:
+            raise AuthenticationFailed
+        if self._clock() < self._silent_until_s:
+            reason = "it has not answered a login lately"
+            raise self._url.servers[0].unreachable(reason)
+        try:
+            return await self._brokers.connect(self.timeout_s)
+        except AuthenticationFailed:
+            self._is_refused = True
+            self._on_refused(self.entry)
+            raise
+        except ConnectFailed as error:
+            if isinstance(error.__cause__, TimeoutError):
+                self._silent_until_s = self._clock() + SILENCE_S
+            raise

@@ -108,6 +108,13 @@ class Sessions:
         if session is not None:
             _end(session)
 
+    def end_of(self, entry: Entry) -> None:
+        """End the sessions of an identity that the node lets in no more."""
+        for digest, session in tuple(self._by_digest.items()):
+            if session.entry == entry:
+                del self._by_digest[digest]
+                _end(session)
+
     def end_all(self) -> None:
         """End every session."""
         while self._by_digest:

@@ -16,6 +16,7 @@ from poe.gateway.console.sessions import (
     TRIES_PER_ADDRESS_MAX,
     Sessions,
 )
+from poe.security.credentials import Scram
 from poe.security.entry import Entry
 
 ENTRY = Entry()
@@ -84,6 +85,17 @@ def test_of_too_many_sessions_the_one_that_was_idle_longest_gives_way(sessions):
     assert len(sessions) == SESSIONS_MAX
     assert sessions.find(secrets[1]) is None
     assert sessions.find(secrets[0]) is not None
+
+
+def test_sessions_end_whose_way_in_is_none_any_more_and_no_others(sessions):
+    ended = []
+    other = Entry(None, Scram("ann", "another"))
+    for entry in (ENTRY, other, other):
+        secret, session = sessions.open("ann", entry)
+        session.on_end.add(lambda secret=secret: ended.append(secret))
+    sessions.end_of(other)
+    assert len(ended) == 2
+    assert sessions.entries() == {ENTRY}
 
 
 def test_whoever_logs_out_is_out_and_is_told_so_once(sessions):

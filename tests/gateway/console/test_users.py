@@ -71,3 +71,26 @@ def test_a_wrong_password_is_told_as_one_however_late_the_node_answers(tmp_path)
     with House(tmp_path, "--console", *patience) as house, client(house) as stranger:
         reply = stranger.post("login", json={"user": "alice", "password": "wrong"})
     assert reply.status_code == 401, reply.text
+
+
+def test_whoever_is_a_user_no_more_is_logged_out_and_not_tried_again_and_again(tmp_path):
+    made = House(tmp_path, "--console")
+    made.users.password("alice", PASSWORD)
+    made.users.write()
+    views = "&".join(f"view=tail:alice.{number}" for number in range(20))
+    with made as house, client(house) as alice:
+        given = {"user": "alice", "password": PASSWORD}
+        assert alice.post("login", json=given).status_code == 200
+        with alice.stream("GET", f"stream?{views}") as stream:
+            told = stream.iter_text()
+            next(told)
+            house.users.remove("alice")
+            house.users.write()
+            house.node.control("reload")
+            for _ in told:
+                pass  # until it ends
+        assert alice.get("session").json()["user"] is None
+        assert alice.get("topics").status_code == 401
+        assert house.node.control("security")["authentication_failed_count"] <= 4
+        with house.as_user("bob") as other:
+            assert other.get("/topics").status_code == 200
