@@ -1,34 +1,49 @@
 """Asks the brokers what topics there are, which also tells whether they can be reached."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from poe.client.async_socket import AsyncSocket, connect_to
 from poe.client.url import BrokerUrl
-from poe.errors import PoeError, RemoteProtocolError, RequestRefused
+from poe.errors import AuthenticationFailed, PoeError, RemoteProtocolError, RequestRefused
 from poe.protocol import DescribedTopic
 from poe.protocol.server import Server
 
 T = TypeVar("T")
 
+REFUSED_WAIT_S: Final = 10.0
+"""How seldom a broker is tried that has refused the credentials: it tells of that late, and as long
+each try takes one of the few places that it has for all clients at the gateway's address."""
+
 
 class Brokers:
     """The brokers of one url; asks the first that answers, over a connection for each question."""
 
-    def __init__(self, url: BrokerUrl, kafka: Mapping[str, Any], connect_timeout_s: float) -> None:
+    def __init__(
+        self,
+        url: BrokerUrl,
+        kafka: Mapping[str, Any],
+        connect_timeout_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Remember where they are.
 
         Args:
             url: where, and how the gateway gets in there.
             kafka: settings of librdkafka.
             connect_timeout_s: how long connecting to one may take.
+            clock: tells seconds.
         """
         self._url = url
         self._kafka = kafka
         self._connect_timeout_s = connect_timeout_s
+        self._clock = clock
+        self._tried_s: dict[Server, float] = {}
+        """When those were tried last that have refused the credentials, and not taken any since."""
 
     @property
     def is_kafka(self) -> bool:
@@ -122,13 +137,22 @@ class Brokers:
         raise error
 
     async def _connect(self, server: Server, timeout_s: float) -> AsyncSocket:
+        if server in self._tried_s:
+            if self._clock() < self._tried_s[server] + REFUSED_WAIT_S:
+                raise AuthenticationFailed
+            self._tried_s[server] = self._clock()
         limit_s = self._connect_timeout_s
         try:
             async with asyncio.timeout(limit_s):
-                return await connect_to(server, timeout_s=timeout_s)
+                connection = await connect_to(server, timeout_s=timeout_s)
+        except AuthenticationFailed:
+            self._tried_s[server] = self._clock()
+            raise
         except TimeoutError as error:
             reason = f"no answer within {limit_s:g} s"
             raise server.unreachable(reason) from error
+        self._tried_s.pop(server, None)
+        return connection
 
     def _topics_of_kafka(self, timeout_s: float) -> list[bytes]:
         # Here, and not above: it loads librdkafka.
