@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
@@ -170,9 +170,10 @@ class Console:
     async def _get_session(self, visit: Visit) -> object:
         """Return who is logged in, or how one does it."""
         session = self._session(visit.request)
-        known: dict[str, Any] = {"login": self._entrance.kind, "server": self._options.broker}
+        login = self._entrance.kind
         if session is None:
-            return {**known, "level": Level.NONE.label, "user": None}
+            return {"login": login, "level": Level.NONE.label, "user": None}
+        known = {"login": login, "server": self._options.broker}
         return {**known, "level": self._level.label, "user": session.user}
 
     async def _get_deeds(self, visit: Visit) -> object:

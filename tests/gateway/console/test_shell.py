@@ -37,6 +37,13 @@ def test_who_is_not_logged_in_sees_nothing(console, path):
         assert "log in first" in reply.json()["error"]["message"]
 
 
+def test_who_is_not_logged_in_is_not_told_where_the_node_is(console):
+    with console.client() as stranger:
+        told = stranger.get("session").json()
+        assert told == {"login": "token", "level": "none", "user": None}
+    assert console.http.get("session").json()["server"].startswith("poe://127.0.0.1:")
+
+
 def test_a_token_is_good_for_one_browser_and_the_next_is_printed(console):
     used = console.token
     with console.client() as first, console.client() as second:
