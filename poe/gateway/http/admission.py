@@ -6,6 +6,7 @@ The token is taken out of a request on the way in: no handler, hook or log sees 
 import asyncio
 import math
 import re
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from http import HTTPStatus
 from typing import TypeAlias
@@ -14,11 +15,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from poe.broker.access.audit_trail import AuditTrail
 from poe.broker.access.permission import Need
+from poe.broker.requests.needs import AUDITED, TopicsOf, needs_of
 from poe.errors import AuthenticationFailed, PoeError, RequestRefused
 from poe.gateway.http.bearers import Bearer, Bearers, Held, ShownToken
 from poe.gateway.http.body import query_of
 from poe.gateway.http.need import Anybody, Needs, PathNeed
+from poe.protocol import ControlRequest
+from poe.protocol import Request as BrokerRequest
+from poe.security.audit import audit
 from poe.security.policy import NODE
 from poe.security.token import split_token
 
@@ -61,6 +67,7 @@ class Admission:
         """
         self._bearers = bearers
         self._open_paths = open_paths
+        self._trail = AuditTrail()
 
     @property
     def is_guarded(self) -> bool:
@@ -160,7 +167,24 @@ class Admission:
         """
         for need in needs:
             if not await self.meets(request, need):
+                if (bearer := self._bearer(request.scope)) is not None:
+                    self._trail.denied(bearer.principal, need, time.time())
                 raise _forbidden(need)
+
+    async def require_for(
+        self, request: Request, asked: BrokerRequest, topics_of: TopicsOf
+    ) -> None:
+        """Let those pass who may have the broker asked this, which knows the gateway alone.
+
+        Raises:
+            Denied: 403 they may not; 401 the token is not valid.
+        """
+        for need in needs_of(asked, topics_of):
+            await self.require(request, [need])
+            bearer = self._bearer(request.scope)
+            if isinstance(asked, ControlRequest) and asked.op in AUDITED and bearer is not None:
+                principal = bearer.principal
+                audit("admitted", principal=principal, op=asked.op, kind=need.kind, name=need.name)
 
     async def meets(self, request: Request, need: Need) -> bool:
         """Return whether the client meets a need.

@@ -400,7 +400,7 @@ class GroupRoutes:
             return
         group = _group(request)
         topics = await self._topics_of(group)
-        await self._admission.require(request, needs_of(asked, lambda _: topics or ()))
+        await self._admission.require_for(request, asked, lambda _: topics or ())
         makes = isinstance(asked, ControlRequest) and "mode" in asked.arguments
         if makes and topics is None:
             await self._admission.require(request, [Need.of_group("create", group.encode())])

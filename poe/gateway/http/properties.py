@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 from starlette.requests import Request
 from starlette.responses import Response
 
-from poe.broker.requests.needs import needs_of
 from poe.client import AsyncSocket
 from poe.errors import OptionError, RequestRefused
 from poe.gateway.http.body import options_in, parsed
@@ -39,7 +38,7 @@ class PropertyRoutes:
         properties = await self._properties(request)
         op = "topic_alter" if request.method == "PATCH" else "topic_create"
         asked = ControlRequest(op, 0, {"topic": topic, "properties": properties})
-        await self._admission.require(request, needs_of(asked, lambda _: ()))
+        await self._admission.require_for(request, asked, lambda _: ())
         if request.method == "PATCH":
             return await self._answer(lambda socket: socket.alter_topic(topic, **properties))
         made = await self._answer(lambda socket: socket.create_topic(topic, **properties))

@@ -1,6 +1,8 @@
 """Who gets in by a bearer token. The judge is a policy; the routes only tell that they ran."""
 
 import asyncio
+import json
+import logging
 from contextlib import asynccontextmanager
 
 import httpx
@@ -19,6 +21,8 @@ from poe.gateway.http.openapi import document
 from poe.gateway.http.options import GatewayOptions
 from poe.gateway.http.reply import denied_reply, error_reply
 from poe.gateway.http.routes import OPEN_PATHS, ROUTES
+from poe.protocol import ControlRequest
+from poe.security.audit import LOGGER
 from poe.security.policy import Grant, Policy
 from poe.security.token import make_token
 
@@ -296,6 +300,35 @@ async def test_whoever_waits_is_told_when_it_may_no_longer(rooms, judge):
     judge.policy = Policy()
     denied = await asyncio.wait_for(waiting, 5)
     assert (denied.status, denied.error.code) == (403, 314)
+
+
+def audited(caplog):
+    return [json.loads(each) for each in caplog.messages]
+
+
+async def test_the_audit_log_names_the_client_that_was_denied_something(rooms, caplog):
+    with caplog.at_level(logging.INFO, LOGGER):
+        async with client_of(rooms) as client:
+            for _ in range(3):
+                assert (await client.get("/topics/secret")).status_code == 403
+            assert (await client.get("/topics/orders")).status_code == 200
+    denied = {"event": "denied", "principal": "alice", "operation": "read", "kind": "topic"}
+    assert audited(caplog) == [{**denied, "name": "secret", "count": 1}]
+
+
+async def test_the_audit_log_names_the_client_that_administers(rooms, judge, caplog):
+    judge.policy = Policy(
+        [Grant(principals=("alice",), operations=("read", "delete"), groups=(b"workers",))]
+    )
+    async with client_of(rooms) as client:
+        await client.get("/groups/workers/positions")
+    [request] = rooms.requests
+    with caplog.at_level(logging.INFO, LOGGER):
+        for op in ("group_delete", "group_leave"):
+            asked = ControlRequest(op, 0, {"group": "workers"})
+            await rooms.admission.require_for(request, asked, lambda _: ())
+    admitted = {"event": "admitted", "principal": "alice", "op": "group_delete"}
+    assert audited(caplog) == [{**admitted, "kind": "group", "name": "workers"}]
 
 
 async def test_lists_hold_what_may_be_described(rooms):
