@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from poe.client.url import parse_url
-from poe.errors import AuthenticationFailed, PoeError, RequestRefused
+from poe.errors import AuthenticationFailed, OptionError, PoeError, RequestRefused
 from poe.gateway.console.sessions import IDLE_S, Sessions
 from poe.gateway.console.visit import Visit
 from poe.gateway.http.brokers import Brokers
@@ -97,8 +97,9 @@ class Entrance:
             brokers = Brokers(url, {}, _ANSWER_S)
             async with await brokers.connect(_ANSWER_S):
                 pass
-        except AuthenticationFailed as error:
-            raise RequestRefused(HTTPStatus.UNAUTHORIZED, str(error)) from error
+        except (AuthenticationFailed, OptionError) as error:  # OptionError: no user can have these
+            why = str(AuthenticationFailed())
+            raise RequestRefused(HTTPStatus.UNAUTHORIZED, why) from error
         except PoeError as error:
             why = f"the broker cannot be asked who you are: {error}"
             raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, why) from error

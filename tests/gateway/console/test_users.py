@@ -47,6 +47,7 @@ def test_a_user_logs_in_and_may_what_the_node_allows_and_no_more(house):
     [
         {"user": "alice", "password": "wrong"},
         {"user": "nobody", "password": PASSWORD},
+        {"user": "alice", "password": "\0"},
     ],
 )
 def test_a_wrong_password_is_refused(house, given):
