@@ -7,7 +7,7 @@ request asks again. Wrong tokens therefore take no place here, however many come
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
@@ -19,6 +19,8 @@ RULINGS_MAX = 64
 """What is kept of one bearer; then all of it is forgotten."""
 NAMES_MAX = 1000
 """Of one question, so that the broker serves others between two."""
+NAMES_BYTES_MAX = 32 << 10
+"""Likewise, unless it is one name: a broker takes requests of 64 KiB."""
 _NAME_MAX = 64
 """Bytes of a name that are kept; a longer one is known by its digest."""
 
@@ -140,8 +142,7 @@ class Bearers:
             RequestRefused: 503, nobody says so.
         """
         found: list[bytes] = []
-        for begin in range(0, len(names), NAMES_MAX):
-            some = names[begin : begin + NAMES_MAX]
+        for some in _parts(names):
             ruling = await self._ask(shown, Question(operation, kind, some))
             if ruling is not None:
                 found += [
@@ -179,6 +180,17 @@ class Bearers:
         del self._asking[key]
         if not task.cancelled():
             task.exception()  # nobody may be left who waits for it
+
+
+def _parts(names: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """Yield the names of one question after the other."""
+    begin = size_bytes = 0
+    for end, name in enumerate(names):
+        size_bytes += len(name)
+        if end - begin == NAMES_MAX or (size_bytes > NAMES_BYTES_MAX and end > begin):
+            yield names[begin:end]
+            begin, size_bytes = end, len(name)
+    yield names[begin:]
 
 
 def _short(need: Need) -> Need:

@@ -1,6 +1,7 @@
 """What is kept of bearers, and for how long; the broker is a function, and time stands still."""
 
 import asyncio
+from dataclasses import asdict
 
 import pytest
 
@@ -9,6 +10,8 @@ from poe.errors import RequestRefused
 from poe.gateway.http import bearers as bearers_module
 from poe.gateway.http.bearers import Bearers, ShownToken
 from poe.gateway.http.inquiry import Ruling, Usage
+from poe.protocol import ControlRequest
+from poe.protocol.control import CONTROL_SIZE_MAX
 
 WRITE = Need.of_topic("write", b"orders")
 ALICE = ShownToken("poe_alice", "digest of alice's")
@@ -177,3 +180,12 @@ async def test_a_long_list_is_asked_in_parts(bearers, judge):
     names = [b"%d" % number for number in range(2500)]
     assert await bearers.permitted(ALICE, "write", "topic", names) == names
     assert [len(each.names) for each in judge.questions] == [1000, 1000, 500]
+
+
+async def test_a_list_of_long_names_is_asked_in_parts_that_a_broker_takes(bearers, judge):
+    names = [b"%04d" % number + b"n" * 196 for number in range(1000)] + [b"x" * 40_000, b"y"]
+    assert await bearers.permitted(ALICE, "write", "topic", names) == names
+    for question in judge.questions:
+        asked = {"token": b"t" * 300, **question._asdict(), **asdict(Usage(1, 1, 1))}
+        assert len(ControlRequest("authorize", 1, asked).encode()) < CONTROL_SIZE_MAX
+    assert len(judge.questions) < 12
