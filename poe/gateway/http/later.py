@@ -24,11 +24,16 @@ from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.options import GatewayOptions
 from poe.gateway.http.reply import json_reply
 from poe.protocol import DescribedTopic
+from poe.protocol.control import CONTROL_COUNT_MAX, CONTROL_SIZE_MAX
 from poe.protocol.envelope import encode_all
 from poe.record import POINTER_MAX
 
 DELAY, AT = b"delay_s", b"at"
 
+_PART_BYTES = CONTROL_SIZE_MAX - 1024
+"""Of the messages of one request; the rest is for the name of the topic."""
+_HEAD_BYTES = 5
+"""What a message takes in a request, besides itself."""
 _TOPICS_MAX = 10_000
 """Of so many topics it is known which partition is next; then all begin anew."""
 
@@ -46,6 +51,28 @@ def due_of(parameters: Mapping[bytes, bytes], now_us: int) -> int | None:
     return _at_us(parameters[AT]) if AT in parameters else None
 
 
+def parts_for_later(messages: Sequence[bytes]) -> list[list[bytes]]:
+    """Return messages in parts, in each as many as a broker takes at once for later.
+
+    Raises:
+        RequestRefused: 413, one alone is more than that.
+    """
+    parts: list[list[bytes]] = []
+    left_bytes = 0
+    for message in messages:
+        size_bytes = len(message) + _HEAD_BYTES
+        if size_bytes > _PART_BYTES:
+            most = _PART_BYTES - _HEAD_BYTES
+            why = f"a message of {len(message)} bytes cannot be kept for later; send at most {most}"
+            raise RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, why)
+        if size_bytes > left_bytes or len(parts[-1]) == CONTROL_COUNT_MAX:
+            parts.append([])
+            left_bytes = _PART_BYTES
+        parts[-1].append(message)
+        left_bytes -= size_bytes
+    return parts
+
+
 class LaterPuts:
     """Hands messages over to a broker that keeps them until they are due."""
 
@@ -59,7 +86,8 @@ class LaterPuts:
         """Tell that messages are kept; those of different keys may be on different partitions.
 
         Raises:
-            RequestRefused: the broker is Kafka, which puts nothing later.
+            RequestRefused: the broker is Kafka, which puts nothing later, or a message is too large
+                for that.
             InvalidPayload: the topic takes no such message.
             PoeError: a refusal, or no broker answers. Some may be kept where there are several
                 partitions, or the answer was lost.
@@ -69,8 +97,11 @@ class LaterPuts:
             raise RequestRefused(HTTPStatus.NOT_IMPLEMENTED, why)
         async with self._brokers.connection(self._timeout_s) as connection:
             found = await connection.find_topic(topic)
-            for name, some in self._shared_out(topic, messages, found).items():
-                await connection.control("queue_put", topic=name, due_us=due_us, messages=some)
+            shared_out = self._shared_out(topic, messages, found)
+            parts = {name: parts_for_later(some) for name, some in shared_out.items()}
+            for name, each_part in parts.items():
+                for some in each_part:
+                    await connection.control("queue_put", topic=name, due_us=due_us, messages=some)
         return json_reply({"accepted": len(messages), "due_us": due_us}, HTTPStatus.ACCEPTED)
 
     def _shared_out(

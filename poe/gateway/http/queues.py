@@ -22,7 +22,7 @@ from poe.client.producer import payload
 from poe.errors import NotInCluster, RequestRefused, UnderCopies
 from poe.gateway.http.body import messages_in, once
 from poe.gateway.http.group_fields import name_text, told_of
-from poe.gateway.http.later import due_of
+from poe.gateway.http.later import due_of, parts_for_later
 from poe.gateway.http.parameters import parameters_of
 from poe.gateway.http.parts import GatewayParts
 from poe.gateway.http.produce import topic_of
@@ -52,8 +52,9 @@ class QueueRoutes:
             async with self._brokers.connection(timeout_s) as connection:
                 await self._check_may_make(request, connection, queue)
                 if due_us is not None:
-                    later = {"topic": queue, "messages": messages, "due_us": due_us, "queue": True}
-                    await connection.control("queue_put", **later)
+                    later = {"topic": queue, "due_us": due_us, "queue": True}
+                    for some in parts_for_later(messages):
+                        await connection.control("queue_put", messages=some, **later)
                     content = {"accepted": len(messages), "due_us": due_us}
                     return json_reply(content, HTTPStatus.ACCEPTED)
                 try:

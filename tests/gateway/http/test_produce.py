@@ -54,6 +54,27 @@ def test_what_is_put_for_later_comes_later(front, node, topic, path):
     assert stored(node, topic) == [b"now", b"delayed", b"at"]
 
 
+@pytest.mark.parametrize("path", ["sync", "queues"])
+@pytest.mark.parametrize(("count", "size"), [(5000, "4"), (200, "1000")])
+def test_much_comes_later_too(front, node, path, count, size):
+    topic = f"much_{path}_{count}"
+    values = [format(number, f"0{size}") for number in range(count)]
+    posted = {"records": [{"value": each} for each in values]}
+    reply = front.http.post(f"/{path}/{topic}?delay_s=0.01", json=posted)
+    assert (reply.status_code, reply.json()["accepted"]) == (202, count)
+    wait_until(lambda: len(stored(node, topic)) == count)
+    assert stored(node, topic) == [each.encode() for each in values]
+
+
+@pytest.mark.parametrize("path", ["sync", "queues"])
+def test_a_message_that_is_too_large_to_wait_is_told(front, node, topic, path):
+    posted = {"records": [{"value": "small"}, {"value": "x" * 70_000}]}
+    refused = front.http.post(f"/{path}/{topic}?delay_s=0.01", json=posted)
+    assert refused.status_code == 413
+    assert "a message of 70000 bytes cannot be kept for later" in refused.json()["error"]["message"]
+    assert topic.encode() not in node.topics()
+
+
 def test_what_comes_later_is_as_the_topic_has_it(front, node, topic):
     node.create_topic(topic, partitions=3, envelope=True)
     records = [{"key": "a", "value": "1"}, {"value": None}, {"key": "b", "value": "2"}]
