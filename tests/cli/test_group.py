@@ -100,6 +100,19 @@ def test_what_is_no_place_is_refused(run, billing, place):
     assert "--to" in run("group", "reset", "billing", "--to", place, code=2)
 
 
+def test_a_dead_letter_that_is_too_large_to_hold_its_message_is_put_back_from_where_that_is(serve):
+    node = serve(message_max=1000)
+    messages = [b"x" * 1000, b"small"]
+    node.put_many("jobs", messages)
+    with Queue(url(node), "jobs", group_options=OPTIONS) as queue:
+        for _ in messages:
+            queue.get().dead("no way")
+        wait_until(lambda: node.control("group_lag", group="workers")[b"jobs"]["messages"] == 0)
+        redriven = poe_here("queue", "redrive", "workers", port=node.address[1])
+        assert redriven.stdout == b"2 messages put back\n"
+        assert sorted(queue.get().value for _ in messages) == sorted(messages)
+
+
 @pytest.mark.parametrize("properties", [None, {"envelope": True}, {"partitions": 2}])
 def test_dead_letters_are_told_and_put_back(node, run, properties):
     if properties is not None:

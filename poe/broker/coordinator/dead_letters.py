@@ -22,6 +22,8 @@ from poe.errors import (
     CopyIsBehind,
     CorruptRecord,
     InvalidEnvelope,
+    InvalidMessage,
+    PutTooLarge,
     SequenceGap,
     TopicExists,
     TopicNotCreated,
@@ -75,7 +77,7 @@ class DeadLetters:
 
     async def _put(self, dying: Dying) -> None:
         await self._check_copy(dying)
-        pointer, letters = dying.after, list[bytes]()
+        pointer, letters, pointers = dying.after, list[bytes](), list[int]()
         while pointer < dying.last:
             wanted = GetRange(pointer, dying.last, _COUNT_MAX, _BYTES_MAX)
             try:
@@ -90,12 +92,26 @@ class DeadLetters:
             letters += [
                 dead_letter(dying, *each, is_enveloped=is_enveloped) for each in records.pairs()
             ]
+            pointers += records.pointers.tolist()
             pointer = found.records.last_pointer
-        # Also of messages that are gone: without this put those behind it would be refused.
-        letters = letters or [envelope.encode(None, b"", {**_headers(dying), "poe.gone": b"1"})]
+        if not letters:  # also of messages that are gone: those behind it would be refused
+            gone = envelope.encode(None, b"", {**_headers(dying), "poe.gone": b"1"})
+            letters, pointers = [gone], [dying.last]
         put_id = PutId(self._state.definition.id, dying.epoch, dying.sequence)
         if self._is_of_log:
             await self._make_replicated()
+        try:
+            await self._put_letters(letters, put_id)
+        except (InvalidMessage, PutTooLarge) as error:
+            # With what is said of it a message may be larger than any may be, or all be too much.
+            room_bytes = error.message_max if isinstance(error, InvalidMessage) else 0
+            letters = [
+                letter if len(letter) <= room_bytes else letter_of_large(dying, pointer)
+                for pointer, letter in zip(pointers, letters, strict=True)
+            ]
+            await self._put_letters(letters, put_id)
+
+    async def _put_letters(self, letters: list[bytes], put_id: PutId) -> None:
         try:
             await self._handler.put(self._partition(), letters, None, put_id)
         except TopicNotCreated:  # by puts of others; this one must not fail for that
@@ -159,7 +175,7 @@ def dead_letter(dying: Dying, pointer: int, message: bytes, *, is_enveloped: boo
 
     With `is_enveloped` it may be an envelope, of which key and headers are kept.
     """
-    headers = {**_headers(dying), "poe.pointer": str(pointer).encode()}
+    headers = _headers(dying, pointer)
     if is_enveloped:
         with contextlib.suppress(InvalidEnvelope):
             key, value, had = envelope.decode(message)
@@ -167,9 +183,15 @@ def dead_letter(dying: Dying, pointer: int, message: bytes, *, is_enveloped: boo
     return envelope.encode(None, message, headers)
 
 
-def _headers(dying: Dying) -> dict[str, bytes]:
-    return {
+def letter_of_large(dying: Dying, pointer: int) -> bytes:
+    """Return what is known of a message that no letter has room for: it stays where it was."""
+    return envelope.encode(None, b"", {**_headers(dying, pointer), "poe.large": b"1"})
+
+
+def _headers(dying: Dying, pointer: int | None = None) -> dict[str, bytes]:
+    headers = {
         "poe.topic": dying.unit,
         "poe.attempts": str(dying.attempts).encode(),
         "poe.reason": dying.reason.encode("utf-8", "replace"),
     }
+    return headers if pointer is None else {**headers, "poe.pointer": str(pointer).encode()}

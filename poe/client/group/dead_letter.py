@@ -22,7 +22,7 @@ class DeadLetter(NamedTuple):
     reason: str
 
     message: bytes | None
-    """As it was there; None where it was gone before it was buried."""
+    """As it was there; None where it was gone before that, or is too large for a letter."""
 
     @property
     def origin(self) -> bytes:
@@ -39,7 +39,7 @@ class DeadLetter(NamedTuple):
         """
         key, value, found = decode(letter)
         headers = found or {}
-        message = None if "poe.gone" in headers else value
+        message = None if headers.keys() & {"poe.gone", "poe.large"} else value
         if "poe.envelope" in headers:
             message = encode(key, value, _own(headers))
         return cls(

@@ -17,7 +17,7 @@ from poe.client.consumer.consumer import Consumer
 from poe.client.consumer.source import Received
 from poe.client.group.dead_letter import DeadLetter
 from poe.client.group.queue import Queue
-from poe.errors import InvalidEnvelope, OptionError, UnknownGroup
+from poe.errors import CorruptRecord, InvalidEnvelope, OptionError, UnknownGroup
 from poe.protocol import DescribedTopic, Socket
 from poe.protocol.envelope import encode
 from poe.record import POINTER_MAX
@@ -103,11 +103,20 @@ def put_back(connection: Socket, letters: list[Letter]) -> int:
             found.append(DeadLetter.of(each.content))
     count = 0
     for origin, some in groupby(found, attrgetter("origin")):
-        messages = [each.message for each in some if each.message]
+        messages = [found for each in some if (found := _message(connection, each))]
         if origin and messages:
             connection.write(origin, messages)
             count += len(messages)
     return count
+
+
+def _message(connection: Socket, letter: DeadLetter) -> bytes | None:
+    """Return the message of a letter; one that it has no room for is read where it was."""
+    if letter.message is None and letter.pointer:
+        with suppress(CorruptRecord):
+            for pointer, message in connection.read(letter.topic, letter.pointer - 1, 1):
+                return message if pointer == letter.pointer else None
+    return letter.message
 
 
 def _deal(  # noqa: PLR0913, PLR0917 - as `redrive`, and what is done

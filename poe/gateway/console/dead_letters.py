@@ -215,7 +215,7 @@ async def _choice(
         return Choice(reason=reason) if reason else None
     async with visit.node() as connection:
         letter = DeadLetter.of(await _one(connection, group, pointer))
-        if not letter.message or not letter.origin:
+        if not (letter.message or letter.pointer) or not letter.origin:
             why = "this letter holds no message: it was gone before it was given up"
             raise RequestRefused(HTTPStatus.CONFLICT, why)
     return Choice(reason=reason, pointer=pointer)

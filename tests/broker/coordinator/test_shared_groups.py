@@ -349,6 +349,27 @@ def test_a_dead_letter_whose_message_is_gone_says_so_and_holds_no_other_up(queue
     assert queue.unit()["floor"] == pointer
 
 
+def test_a_message_that_no_letter_has_room_for_stays_where_it_is_and_holds_no_other_up(simulate):
+    """With what is said of it, it would be larger than any message may be."""
+    queue = Queue(simulate(message_max=1000))
+    large = queue.sim.node.put_many(b"jobs", [b"small", b"x" * 1000])
+    last = queue.sim.node.put(b"jobs", b"other")
+    queue.join(ANN)
+    leases = [queue.ask(ANN, limit=limit)[0] for limit in (2, 1)]
+    failed = [Failed(each.id, each.after, each.last, "dead", None, "bad") for each in leases]
+    queue.ask(ANN, limit=0, failed=failed)
+    letters = [envelope.decode(each) for _, each in read_by_next(queue.sim.node, b"workers.dead")]
+    assert [value for _, value, _ in letters] == [b"small", b"", b"other"]
+    assert letters[1].headers == {
+        "poe.topic": b"jobs",
+        "poe.pointer": b"%d" % large,
+        "poe.attempts": b"1",
+        "poe.reason": b"bad",
+        "poe.large": b"1",
+    }
+    assert queue.unit()["floor"] == last
+
+
 def test_a_poll_ends_with_nothing_when_its_time_is_over(queue):
     queue.join(ANN, session_s=60)
     answers: list[Any] = []
