@@ -132,8 +132,8 @@ class Group(GenServer):
         answer: Any = None
         leased: Leased | None = None
         try:
-            if now_us - self._units_at_us >= _UNITS_US:
-                self._look_for_units(now_us)
+            if now_us - self._units_at_us >= _UNITS_US and self._may_have_other_units:
+                now_us = await self._look_for_units()
             if type(request) is not LeaseRequest:
                 answer = await self._serve(cast("GroupRequest", request), caller, now_us)
             elif self._leasing is not None:
@@ -213,13 +213,18 @@ class Group(GenServer):
         if deadline_us is not None:
             self._alarm.ring_after(max(0, deadline_us - now_us) / 1e6)
 
-    def _look_for_units(self, now_us: int) -> None:
-        """Take new topics and partitions in, if there may be any."""
-        if self._topics.version != self._units_version:
-            self._units_at_us, self._units_version = now_us, self._topics.version
-            units = self._topics.units(self._state.definition)
-            if units != self._progress.units_by_topic:
-                self._set_units(units, now_us)
+    @property
+    def _may_have_other_units(self) -> bool:
+        return self._topics.version != self._units_version
+
+    async def _look_for_units(self) -> int:
+        """Take new topics and partitions in; return the time then: many topics take a while."""
+        self._units_version = self._topics.version
+        units = await self._topics.units(self._state.definition, self)
+        self._units_at_us = now_us = self._clock.now_us()
+        if units != self._progress.units_by_topic:
+            self._set_units(units, now_us)
+        return now_us
 
     def _set_units(self, units: dict[bytes, tuple[bytes, ...]], now_us: int) -> None:
         self._progress.units_by_topic = units
@@ -313,7 +318,7 @@ class Group(GenServer):
                 answer = await self._progress.lag(now_us)
             case "forget":
                 state.forget(arguments["units"], now_us)
-                self._set_units(self._topics.units(state.definition), now_us)
+                self._set_units(await self._topics.units(state.definition, self), now_us)
                 answer = None
             case "snapshot":
                 await self._write()

@@ -1,13 +1,17 @@
 """Which units a group has: the partitions of its topics, named or by a pattern."""
 
-from collections.abc import Iterator
-from itertools import takewhile
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from typing import Final
 
+from poe.actors import GenServer
 from poe.broker.groups.options import GroupDefinition, matches
 from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.requests.listing import Page, pages
 from poe.topic_properties import is_reserved
 
-_PAGE_COUNT = 500
+_TURN_COUNT: Final = 1000
+"""Topics that are compared with a pattern before others have their turn."""
 
 
 class GroupTopics:
@@ -24,16 +28,24 @@ class GroupTopics:
         properties = self._routes.properties
         return self._routes.turnover_count, 0 if properties is None else properties.changes_count
 
-    def units(self, group: GroupDefinition) -> dict[bytes, tuple[bytes, ...]]:
+    async def units(
+        self, group: GroupDefinition, actor: GenServer
+    ) -> dict[bytes, tuple[bytes, ...]]:
         """Return the partitions of a group's topics; in a name, `*` stands for anything.
 
-        A topic that does not exist yet has the partition that its first put will make.
+        A topic that does not exist yet has the partition that its first put will make. Where there
+        are patterns, `actor` looks at the topics in turns, and others are served in between.
         """
-        found: dict[bytes, tuple[bytes, ...]] = {}
-        for topic in group.topics:
-            for name in self._matching(topic) if b"*" in topic else (topic,):
-                if group.reads(name):
-                    found[name] = self._partitions(name)
+        patterns = [each for each in group.topics if b"*" in each]
+        found = {each: self._partitions(each) for each in group.topics if b"*" not in each}
+        turn_count = max(1, _TURN_COUNT // max(1, len(patterns)))
+        for begin in _begins(patterns):
+            async with aclosing(self._topics(begin, turn_count, actor)) as topics:
+                async for topic in topics:
+                    if topic in found or topic == group.unmatched_topic:
+                        continue
+                    if any(matches(pattern, topic) for pattern in patterns):
+                        found[topic] = self._partitions(topic)
         return found
 
     def _partitions(self, topic: bytes) -> tuple[bytes, ...]:
@@ -41,21 +53,36 @@ class GroupTopics:
         described = None if properties is None else properties.find(topic)
         return (topic,) if described is None else described.partition_topics()
 
-    def _matching(self, pattern: bytes) -> Iterator[bytes]:
-        """Yield the topics that a pattern stands for; partitions are told as their topic."""
-        begin = pattern.partition(b"*")[0]
+    async def _topics(
+        self, begin: bytes, turn_count: int, actor: GenServer
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the topics whose names begin so, and those of partitions whose names do."""
         properties = self._routes.properties
         told: set[bytes] = set()
-        for name in takewhile(lambda each: each.startswith(begin), self._from(begin)):
-            holder = None if properties is None else properties.holder(name)
-            topic = name if holder is None else holder.name
-            if topic not in told and matches(pattern, topic) and not is_reserved(topic):
-                told.add(topic)
-                yield topic
+        wanted = Page(after=_before(begin))
+        async with aclosing(pages(actor, self._routes, wanted, turn_count)) as all_pages:
+            async for names in all_pages:
+                for name in names:
+                    if not name.startswith(begin):
+                        if name > begin:
+                            return
+                        continue
+                    holder = None if properties is None else properties.holder(name)
+                    topic = name if holder is None else holder.name
+                    if topic not in told and not is_reserved(topic):
+                        told.add(topic)
+                        yield topic
 
-    def _from(self, begin: bytes) -> Iterator[bytes]:
-        """Yield the topics that are not less than some bytes, sorted."""
-        after = begin[:-1] + bytes([begin[-1] - 1]) + b"\xff" if begin and begin[-1] else b""
-        while names := self._routes.page(after, _PAGE_COUNT):
-            yield from (name for name in names if name >= begin)
-            after = names[-1]
+
+def _begins(patterns: Iterable[bytes]) -> list[bytes]:
+    """Return what patterns begin with, but for what begins with another one of these."""
+    begins: list[bytes] = []
+    for begin in sorted({each.partition(b"*")[0] for each in patterns}):
+        if not begins or not begin.startswith(begins[-1]):
+            begins.append(begin)
+    return begins
+
+
+def _before(begin: bytes) -> bytes:
+    """Return a name that is less than all that begin so."""
+    return begin[:-1] + bytes([begin[-1] - 1]) + b"\xff" if begin and begin[-1] else b""

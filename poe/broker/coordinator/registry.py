@@ -20,7 +20,13 @@ from poe.broker.coordinator.group_floors import GroupFloors
 from poe.broker.coordinator.group_log import GROUPS_TOPIC, Entry, GroupHistory, Kind, encode
 from poe.broker.coordinator.group_progress import GroupProgress
 from poe.broker.coordinator.group_topics import GroupTopics
-from poe.broker.groups.options import GroupDefinition, GroupOptions, Mode, matches
+from poe.broker.groups.options import (
+    GroupDefinition,
+    GroupOptions,
+    Mode,
+    check_patterns,
+    matches,
+)
 from poe.broker.groups.state import GroupState
 from poe.broker.registry.log_groups_table import LOG_GROUPS_TOPIC
 from poe.broker.registry.queue_table import QueueTable
@@ -196,6 +202,7 @@ class GroupRegistry(GenServer):
             options=GroupOptions.from_map(wanted.options or {}),
             created_us=now_us,
         )
+        check_patterns(definition.topics)
         if definition.mode == "shared" and definition.options.on_dead == "keep":
             folder_name(definition.dead_letter_topic, self._parts.routes.names)
         state = GroupState.create(definition, now_us)
@@ -214,7 +221,7 @@ class GroupRegistry(GenServer):
         """Have a new group begin behind what its topics hold now."""
         routes = self._parts.routes
         progress = GroupProgress(self._handler, routes, state)
-        progress.units_by_topic = GroupTopics(routes).units(state.definition)
+        progress.units_by_topic = await GroupTopics(routes).units(state.definition, self)
         await progress.reset("newest", (), dry=False, force=False, now_us=now_us)
 
     async def _restored(self, name: str) -> GroupState:

@@ -16,6 +16,7 @@ from poe.broker.groups.options import (
     NAME_BYTES_MAX,
     GroupDefinition,
     check_bytes,
+    check_patterns,
     check_topics,
 )
 from poe.errors import GroupFenced, GroupFull, OptionError
@@ -59,6 +60,7 @@ class MemberInfo:
                 raise OptionError(key, f"of {len(text)} characters", f"{NAME_BYTES_MAX} at most")
         if self.topics is not None:
             check_topics(self.topics)
+            check_patterns(self.topics)
 
     def __str__(self) -> str:
         return f"{self.name!r} ({self.id.hex()[:8]})"

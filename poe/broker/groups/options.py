@@ -21,6 +21,8 @@ NAME_BYTES_MAX: Final = 255
 """Of topics, patterns, members and instances."""
 
 _TOPICS_COUNT_MAX = 1000
+_PATTERNS_COUNT_MAX = 100
+"""Each of them is compared with each topic of the node."""
 _OWN = b"poe."
 _GROUP_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}", re.ASCII)
 
@@ -149,15 +151,20 @@ class GroupDefinition:
         name = self.options.dead_letter_topic or f"{self.name}.dead"
         return name.encode("utf-8", "surrogateescape")
 
-    def reads(self, topic: bytes) -> bool:
-        """Return whether a topic is one of the group's, named or by a pattern.
+    @property
+    def unmatched_topic(self) -> bytes | None:
+        """The topic that no pattern of the group stands for; None where there is no such one.
 
-        No pattern stands for its own dead letter topic: a message that always fails would go round.
+        Of its own dead letters a message that always fails would go round.
         """
+        return self.dead_letter_topic if self.mode == "shared" else None
+
+    def reads(self, topic: bytes) -> bool:
+        """Return whether a topic is one of the group's, named or by a pattern."""
         if topic in self.topics:
             return True
-        is_own_dead = self.mode == "shared" and topic == self.dead_letter_topic
-        return not is_own_dead and any(matches(each, topic) for each in self.topics)
+        is_matched = topic != self.unmatched_topic
+        return is_matched and any(matches(each, topic) for each in self.topics)
 
     def as_map(self) -> dict[str, Any]:
         """Return it as msgpack can hold it."""
@@ -210,6 +217,17 @@ def check_topics(topics: object) -> None:
         raise OptionError("topics", f"{len(topics)} of them", allowed)
     for topic in topics:
         check_bytes("topic", topic, 1, NAME_BYTES_MAX)
+
+
+def check_patterns(topics: tuple[bytes, ...]) -> None:
+    """Refuse more patterns than a new group, or a member, may have.
+
+    Raises:
+        OptionError: says how many these are.
+    """
+    count = sum(b"*" in topic for topic in topics)
+    if count > _PATTERNS_COUNT_MAX:
+        raise OptionError("topics", f"{count} patterns", f"{_PATTERNS_COUNT_MAX} at most")
 
 
 def check_bytes(key: str, value: object, least: int, most: int) -> None:

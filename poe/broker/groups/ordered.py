@@ -93,7 +93,10 @@ class Ordered:
         """Take a member in, perhaps with the units of the one that it replaces."""
         if replaced is not None:
             self._ownership.replace(replaced, info.id, now_us)
-        self._ownership.add(info.id, info.topics, now_us)
+        wishes = info.topics
+        if wishes is not None and set(wishes) == set(self._definition.topics):
+            wishes = None
+        self._ownership.add(info.id, wishes, now_us)
 
     def leave(self, member: bytes, now_us: int) -> None:
         """Let go of a member, and of all that it owned."""

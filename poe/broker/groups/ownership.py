@@ -18,7 +18,8 @@ PAUSE_US: Final = 20_000
 """From one target to the next, at least."""
 
 _PAUSE_FACTOR = 10
-"""A target takes about a microsecond for each unit, member and wish: a tenth of the time then."""
+"""A target takes about a microsecond for each unit, member and topic that is compared with a
+pattern: a tenth of the time then."""
 
 _KEPT_COUNT_MAX = 20_000
 """Wishes and patterns whose topics are kept, of members that have left, too."""
@@ -32,6 +33,7 @@ class Ownership:
 
     __slots__ = (
         "_causes",
+        "_compared_count",
         "_due_us",
         "_free_us",
         "_grants",
@@ -55,6 +57,8 @@ class Ownership:
         """The topics of each pattern; forgotten when there are other ones."""
         self._topics: dict[tuple[bytes, ...] | None, frozenset[bytes]] = {}
         """Of each wish, likewise."""
+        self._compared_count = 0
+        """How often a topic was compared with a pattern."""
         self._wishes: dict[bytes, tuple[bytes, ...] | None] = {}
         self._grants: dict[bytes, dict[bytes, int]] = {}
         self._leaving: dict[bytes, set[bytes]] = {}
@@ -133,11 +137,12 @@ class Ownership:
         """Make a new target, if one is due."""
         if self._due_us is None or now_us < self._due_us:
             return
-        self._due_us = None
+        self._due_us, self._compared_count = None, 0
+        self._target = {} if self._is_paused else assign(self._units, self._wanted(), self._target)
         if self._wishes:
             work_count = len(self._owners) + len(self._wishes) + len(self._units)
+            work_count += self._compared_count
             self._free_us = now_us + max(PAUSE_US, _PAUSE_FACTOR * work_count)
-        self._target = {} if self._is_paused else assign(self._units, self._wanted(), self._target)
         leaving: dict[bytes, set[bytes]] = {}
         for unit, owner in self._owners.items():
             if self._target.get(unit) != owner or unit in self._withdrawn:
@@ -221,9 +226,15 @@ class Ownership:
         wanted = {}
         for member, wishes in self._wishes.items():
             if wishes not in self._topics:
-                self._topics[wishes] = frozenset().union(*map(self._matching, wishes or (b"*",)))
+                self._topics[wishes] = self._topics_of(wishes)
             wanted[member] = self._topics[wishes]
         return wanted
+
+    def _topics_of(self, wishes: tuple[bytes, ...] | None) -> frozenset[bytes]:
+        """Return the topics that a wish stands for."""
+        if wishes is None:
+            return frozenset(self._units)
+        return frozenset().union(*map(self._matching, wishes))
 
     def _matching(self, pattern: bytes) -> frozenset[bytes]:
         """Return the topics that a pattern stands for, or that has this name."""
@@ -232,4 +243,5 @@ class Ownership:
         if pattern not in self._matches:
             found = frozenset(topic for topic in self._units if matches(pattern, topic))
             self._matches[pattern] = found
+            self._compared_count += len(self._units)
         return self._matches[pattern]

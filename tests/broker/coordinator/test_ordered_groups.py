@@ -11,6 +11,7 @@ from poe.errors import (
     GroupFenced,
     GroupMismatch,
     InvalidGroupName,
+    OptionError,
     PointerOutOfRange,
     RemoteProtocolError,
     UnknownGroup,
@@ -305,6 +306,27 @@ def test_a_pattern_finds_topics_that_come_later(sim):
     sim.node.put(b"other", b"1")
     sim.advance(2)
     assert ann.beat()["keep"] == [b"web.a", b"web.b"]
+
+
+def test_topics_are_compared_with_patterns_in_turns_however_many_there_are(sim):
+    for number in range(60):
+        sim.node.put(b"web.%02d" % number, b"1")
+    patterns = [f"*.{number}*" for number in range(100)]
+    before_s = sim.clock.monotonic_s()
+    ann = join(sim, ANN, mode="ordered", topics=["web.00", *patterns])
+    assert sim.clock.monotonic_s() > before_s, "others were served meanwhile"
+    assert ann.units == [b"web.%02d" % number for number in range(60)]
+    with pytest.raises(OptionError, match="101 patterns"):
+        sim.node.control("group_create", group="more", mode="ordered", topics=[*patterns, "*"])
+
+
+def test_patterns_find_topics_whatever_they_begin_with(sim):
+    for name in (b"a", b"web.a", b"web.b.c", b"webs", b"x.dead"):
+        sim.node.put(name, b"1")
+    sim.node.control("topic_create", topic="web.p", properties={"partitions": 2})
+    sim.node.put(b"web.p-1", b"1")
+    ann = join(sim, ANN, mode="ordered", topics=["web.*", "web.b.*", "*.dead", "x*"])
+    assert ann.units == [b"web.a", b"web.b.c", b"web.p-0", b"web.p-1", b"x.dead"]
 
 
 def test_the_units_of_a_topic_are_its_partitions_also_when_it_grows(sim):

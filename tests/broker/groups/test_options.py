@@ -105,3 +105,11 @@ def test_what_spark_stages_is_in_no_group_that_does_not_name_it():
     assert matches(b"poe.*", b"poe.staging.x")
     assert matches(b"poe.staging.x", b"poe.staging.x")
     assert matches(b"*", b"poet")
+
+
+def test_a_member_has_so_many_patterns_and_names_beside_them():
+    names = tuple(b"%d" % number for number in range(900))
+    patterns = tuple(b"%d*" % number for number in range(100))
+    MemberInfo(id=bytes(16), topics=names + patterns)
+    with pytest.raises(OptionError, match="101 patterns"):
+        MemberInfo(id=bytes(16), topics=(*patterns, b"*"))

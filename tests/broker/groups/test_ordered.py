@@ -267,6 +267,22 @@ def test_a_thousand_members_in_a_second_are_few_targets():
     assert {len(units) for _, units in owned.values()} == {1}
 
 
+def test_patterns_that_take_long_to_compare_are_compared_a_tenth_of_the_time():
+    """A member may come with other ones whenever it likes, and all others wait meanwhile."""
+    units = {b"web.%d" % number: [b"web.%d" % number] for number in range(1000)}
+    state = GroupState.create(definition("ordered"), 0)
+    state.set_units(units, 0)
+    state.join(who("a", topics=tuple(b"*.%d*" % number for number in range(100))), SECOND)
+    state.join(who("b"), SECOND)
+    compared_count = 100 * len(units)
+    assert state.next_deadline_us() == SECOND + 10 * (compared_count + len(units) + 1)
+    state.expire(3 * SECOND)
+    state.join(who("c", topics=(b"*",)), 3 * SECOND)
+    due_us = state.next_deadline_us()
+    assert due_us is not None
+    assert due_us < 3 * SECOND + 50_000, "as all others it wants what there is"
+
+
 def test_a_member_of_some_topics_gets_units_of_those_alone():
     state = GroupState.create(definition("ordered"), 0)
     state.set_units({b"web.a": [b"web.a"], b"web.b": [b"web.b"], b"db": [b"db"]}, 0)
