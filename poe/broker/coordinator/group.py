@@ -79,7 +79,8 @@ class _HeartbeatDue:
 class Group(GenServer):
     """Owns the state of one group.
 
-    Always: what was answered is written; `_unwritten` is what is not.
+    Always: what was answered is written; `_unwritten` is what is not, unless `_is_snapshot_due`:
+    then a snapshot is to be written, and that before anything else.
     """
 
     def init(
@@ -108,6 +109,7 @@ class Group(GenServer):
                 cast("GenServer", proxy(self)), self._handler, state, is_of_log=is_of_log
             )
         self._unwritten: list[list[Any]] = []
+        self._is_snapshot_due = False
         self._changes_bytes = 0
         self._snapshot_bytes = _SNAPSHOT_BYTES_MIN
         self._units_at_us = 0
@@ -238,20 +240,32 @@ class Group(GenServer):
         Raises:
             PoeError: it could not be written; the next time it is tried again.
         """
+        was_refused = bool(self._unwritten)
         self._unwritten += self._state.take_changes()
+        if self._is_snapshot_due:
+            self._unwritten = []
+            await self._write_snapshot()
+            return
         if not self._unwritten:
             return
         number = self._state.changes_count - len(self._unwritten)
         message = encode(Kind.CHANGES, *self._named, self._unwritten, number)
+        changes_bytes_max = _SNAPSHOT_RATIO * self._snapshot_bytes
+        if was_refused and len(message) > changes_bytes_max:
+            # They would pile up for as long as the disk refuses them; a snapshot has all of them.
+            self._is_snapshot_due = True
+            await self._write()
+            return
         await self._put(message)
         self._unwritten = []
         self._changes_bytes += len(message)
-        if self._changes_bytes > _SNAPSHOT_RATIO * self._snapshot_bytes:
+        if self._changes_bytes > changes_bytes_max:
             await self._write_snapshot()
 
     async def _write_snapshot(self) -> None:
         message = encode(Kind.SNAPSHOT, *self._named, self._state.snapshot())
         pointer = await self._put(message)
+        self._is_snapshot_due = False
         self._changes_bytes = 0
         self._snapshot_bytes = max(len(message), _SNAPSHOT_BYTES_MIN)
         registry = GROUPS if self._fence is None else REPLICATED_GROUPS

@@ -12,6 +12,7 @@ from poe.errors import (
     GroupMismatch,
     InvalidGroupName,
     OptionError,
+    PoeError,
     PointerOutOfRange,
     RemoteProtocolError,
     UnknownGroup,
@@ -237,6 +238,26 @@ def test_what_the_disk_refuses_is_not_answered_and_not_lost(sim, monkeypatch):
     sim.stop()
     sim.start()
     assert {unit: found[0] for unit, found in positions(sim).items()} == {b"orders": 5, b"web": 6}
+
+
+def test_what_the_disk_refuses_for_long_does_not_pile_up(sim, monkeypatch, quiet):
+    ann = create(sim)
+    ann.commit(web=1)
+    append = Segment.append
+
+    def refuse(self, *arguments):
+        raise WriteFailed(self.path, "no disk")
+
+    monkeypatch.setattr(Segment, "append", refuse)
+    for number in range(1, 500):
+        with pytest.raises(PoeError):
+            ann.commit(orders=[number, bytes(1000)])
+    assert len(sim.system.get_state("group billing")["_unwritten"]) < 100
+    monkeypatch.setattr(Segment, "append", append)
+    sim.advance(3)
+    ann.commit(web=6)
+    restart(sim)
+    assert {unit: found[0] for unit, found in positions(sim).items()} == {b"orders": 499, b"web": 6}
 
 
 def test_the_log_does_not_grow_with_what_was(sim):
