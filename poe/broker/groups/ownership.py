@@ -18,8 +18,8 @@ PAUSE_US: Final = 20_000
 """From one target to the next, at least."""
 
 _PAUSE_FACTOR = 10
-"""A target takes about a microsecond for each unit, member and topic that is compared with a
-pattern: a tenth of the time then."""
+"""A target takes about a microsecond for each unit and member, for each topic of each wish, and for
+each topic that is compared with a pattern: a tenth of the time then."""
 
 _KEPT_COUNT_MAX = 20_000
 """Wishes and patterns whose topics are kept, of members that have left, too."""
@@ -138,9 +138,11 @@ class Ownership:
         if self._due_us is None or now_us < self._due_us:
             return
         self._due_us, self._compared_count = None, 0
-        self._target = {} if self._is_paused else assign(self._units, self._wanted(), self._target)
+        wanted = {} if self._is_paused else self._wanted()
+        self._target = assign(self._units, wanted, self._target)
         if self._wishes:
-            work_count = len(self._owners) + len(self._wishes) + len(self._units)
+            topics_count = len(self._units) + sum(map(len, set(wanted.values())))
+            work_count = len(self._owners) + len(self._wishes) + topics_count
             work_count += self._compared_count
             self._free_us = now_us + max(PAUSE_US, _PAUSE_FACTOR * work_count)
         leaving: dict[bytes, set[bytes]] = {}

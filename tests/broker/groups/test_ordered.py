@@ -275,12 +275,24 @@ def test_patterns_that_take_long_to_compare_are_compared_a_tenth_of_the_time():
     state.join(who("a", topics=tuple(b"*.%d*" % number for number in range(100))), SECOND)
     state.join(who("b"), SECOND)
     compared_count = 100 * len(units)
-    assert state.next_deadline_us() == SECOND + 10 * (compared_count + len(units) + 1)
+    assert state.next_deadline_us() == SECOND + 10 * (compared_count + 2 * len(units) + 1)
     state.expire(3 * SECOND)
     state.join(who("c", topics=(b"*",)), 3 * SECOND)
     due_us = state.next_deadline_us()
     assert due_us is not None
     assert due_us < 3 * SECOND + 50_000, "as all others it wants what there is"
+
+
+def test_the_more_members_want_different_topics_the_more_of_them_wait_for_one_target():
+    state = GroupState.create(definition("ordered"), 0)
+    topics = [b"%d" % number for number in range(1000)]
+    state.set_units({topic: [topic] for topic in topics}, 0)
+    for number in range(50):
+        info = MemberInfo(id=b"%016d" % number, topics=tuple(topics[number : 900 + number]))
+        state.join(info, 0)
+    state.expire(SECOND)
+    state.join(who("a"), SECOND)
+    assert state.next_deadline_us() == SECOND + 10 * (900 + 50 + 1000 + 50 * 900)
 
 
 def test_a_member_of_some_topics_gets_units_of_those_alone():
