@@ -75,7 +75,13 @@ class NodeSup(Supervisor):
         routes.is_own_group = floors.may_know
         routes.topics_of_group = partial(_topics_of_group, routes, floors)
         registry = replace(parts.registry, unread_floor=partial(_unread_floor, routes, floors))
-        groups = GroupParts(registry.routes, registry.clock, registry.store.check_sizes, floors)
+        groups = GroupParts(
+            registry.routes,
+            registry.clock,
+            registry.store.check_sizes,
+            floors,
+            topics_max=registry.options.topics_max,
+        )
         template = ChildSpec(id="appendix_server", actor=AppendixServer, restart=Restart.TEMPORARY)
         children = [
             dynamic_supervisor(APPENDIX_SUP, template),

@@ -71,6 +71,7 @@ class Delayer(GenServer):
         self._routes = parts.routes
         self._clock = parts.clock
         self._check_sizes = parts.check_sizes
+        self._topics_max = parts.topics_max
         self._handler = RequestHandler(cast("GenServer", proxy(self)), parts.routes)
         self._waiting: Waiting | None = None
         self._working: dict[ActorRef, type[GenServer]] = {}
@@ -184,6 +185,8 @@ class Delayer(GenServer):
     async def _keep(self, waiting: Waiting, wanted: PutLater) -> None:
         if waiting.messages_count + len(wanted.messages) > DELAYED_MAX:
             raise Overloaded("delayed_max", DELAYED_MAX)
+        if waiting.topics_count >= self._topics_max and wanted.topic not in waiting:
+            raise Overloaded("topics_max", self._topics_max)
         self._check_sizes(wanted.messages)
         later = Later(wanted.topic, wanted.due_us, wanted.messages)
         records, counts = encode_later(later)

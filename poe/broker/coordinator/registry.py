@@ -31,7 +31,7 @@ from poe.broker.groups.state import GroupState
 from poe.broker.registry.log_groups_table import LOG_GROUPS_TOPIC
 from poe.broker.registry.queue_table import QueueTable
 from poe.broker.registry.routing_table import RoutingTable
-from poe.broker.registry.topic_registry import Trim
+from poe.broker.registry.topic_registry import RegistryOptions, Trim
 from poe.broker.requests.groups import (
     DeleteGroup,
     EndGroup,
@@ -85,6 +85,8 @@ class GroupParts:
     floors: GroupFloors
     fence: Fence | None = None
     """Of the groups of replicated topics; None: they are this node's own."""
+    topics_max: int = RegistryOptions().topics_max
+    """Topics in all, and as many for which something may wait."""
     handover_s: float = 0.0
     """For how long the node that coordinated before may still answer."""
 

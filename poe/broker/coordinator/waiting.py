@@ -120,6 +120,15 @@ class Waiting:
         self._alarms: list[tuple[int, bytes]] = []  # a heap; some are of what has changed since
         self._needed = _Needed()
 
+    def __contains__(self, topic: bytes) -> bool:
+        """Return whether something waits for a topic, or is about to be forgotten."""
+        return topic in self._topics
+
+    @property
+    def topics_count(self) -> int:
+        """Return for how many topics that holds."""
+        return len(self._topics)
+
     # ---- what comes -----------------------------------------------------------------------------
 
     def add(self, topic: bytes, waiting: Entry) -> None:

@@ -342,6 +342,19 @@ def test_more_than_may_wait_is_refused(sim):
         put_later(sim, 100, b"one more")
 
 
+def test_messages_wait_for_no_more_topics_than_there_may_be(simulate):
+    """What is known of a topic is as much as of many messages; and each would be tried for ever."""
+    sim = simulate(topics_max=2)
+    for topic in (b"a", b"b"):
+        put_later(sim, 100, b"1", topic=topic)
+    with pytest.raises(Overloaded, match="topics_max"):
+        put_later(sim, 100, b"1", topic=b"c")
+    assert put_later(sim, 1, b"2", topic=b"a") == 3
+    sim.advance(200)
+    assert jobs(sim, b"a") == [b"2", b"1"]
+    assert put_later(sim, 1, b"1", topic=b"c")
+
+
 def test_each_message_may_be_as_large_as_any(simulate):
     sim = simulate(message_max=100)
     put_later(sim, 1, *[b"x" * 100] * 10)
