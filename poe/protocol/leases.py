@@ -23,6 +23,10 @@ LEASE_SIZE_MAX = 256 * 1024
 """Bytes in the body of a lease request."""
 LEASE_COUNT_MAX = 4096
 """Leases, or ranges of one, that a request tells of."""
+RETRY_S_MAX = 30 * 24 * 3600
+"""Seconds before a message is tried again, at most."""
+EXTEND_S_MAX = 24 * 3600
+"""Seconds that a lease is asked to be held for, at most; a group may hold it for less."""
 MEMBER_BYTES = 16
 """Of the id of a member, which each process draws anew."""
 

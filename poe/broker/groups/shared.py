@@ -16,7 +16,7 @@ range after another, in any order, and what is not handed out yet may be withdra
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final, Literal, Never, get_args
+from typing import Any, Literal, Never, get_args
 
 from poe.broker.groups.assignment import Units
 from poe.broker.groups.dead_letters import DeadLetters, Dying
@@ -31,8 +31,7 @@ from poe.broker.groups.ranges import Bounds
 from poe.broker.groups.returned import Returned, ReturnedRanges, Why
 from poe.broker.groups.shared_image import Progress, SharedImage, UnitImage
 from poe.errors import GroupError, GroupFull, GroupPaused, OptionError, RangeNotLeased
-
-RETRY_S_MAX: Final = 30 * 24 * 3600
+from poe.protocol.leases import RETRY_S_MAX
 
 _NUMBER_BITS = 12
 """So many leases have numbers of one generation: with its 51 bits until 2097, 63 in all."""
@@ -338,12 +337,12 @@ class Shared:
 
         Raises:
             GroupFenced: it is no member.
-            OptionError: the seconds are not allowed.
+            OptionError: the seconds are 0 or less.
         """
         self._members.hear(member, now_us)
         longest_s = self._definition.options.work_max_s
-        if not 0 < seconds <= longest_s:
-            raise OptionError("seconds", seconds, f"more than 0, up to work_max_s ({longest_s})")
+        if seconds <= 0:
+            raise OptionError("seconds", seconds, "more than 0")
         lost = []
         for lease_id in leases:
             lease = self._leases.get(lease_id)

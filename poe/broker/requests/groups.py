@@ -32,7 +32,7 @@ from poe.errors import (
     RemoteProtocolError,
     UnknownGroup,
 )
-from poe.protocol.leases import MEMBER_BYTES, Failed, Lease, LeaseRequest
+from poe.protocol.leases import EXTEND_S_MAX, MEMBER_BYTES, Failed, Lease, LeaseRequest
 from poe.record import ENTRY_BYTES
 from poe.storage import POINTER_MAX
 from poe.topic_properties import is_reserved
@@ -44,7 +44,6 @@ REPLICATED_GROUPS: Final = "log_groups_registry"
 """Name of the actor that knows those of replicated topics, where this node coordinates them."""
 
 _OF_MEMBERS: Final = frozenset({"group_heartbeat", "group_extend"})
-_SECONDS_MAX = 3600.0
 _FEW_COUNT = 1024
 """Messages of which the index entries need no room that has to be asked for."""
 
@@ -382,7 +381,7 @@ def _extend(arguments: Arguments) -> dict[str, Any]:
     leases = arguments.get("leases")
     if not isinstance(leases, list) or not all(type(each) is int for each in leases):
         _refuse("leases", leases, "the numbers of some")
-    seconds = arg.number(arguments, "seconds", _SECONDS_MAX)
+    seconds = arg.number(arguments, "seconds", EXTEND_S_MAX)
     return {"member": _member(arguments), "leases": leases, "seconds": float(seconds)}
 
 

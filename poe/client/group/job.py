@@ -5,7 +5,9 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from poe.client.group.held_lease import HeldLease
-from poe.protocol.leases import Verdict
+from poe.errors import OptionError
+from poe.errors.timeout import check_delay
+from poe.protocol.leases import EXTEND_S_MAX, RETRY_S_MAX, Verdict
 
 REASON_LENGTH = 200
 """What is kept of the reason why a message was not done."""
@@ -90,8 +92,13 @@ class Job:
         An attempt is counted; when there were too many it becomes a dead letter.
 
         Raises:
+            OptionError: `delay_s` is none, or more than 30 days; nothing was said of the job.
             LeaseLost: as `ack`.
         """
+        if delay_s is not None:
+            check_delay(delay_s)
+            if delay_s > RETRY_S_MAX:
+                raise OptionError("delay_s", delay_s, f"0 to {RETRY_S_MAX} (seconds)")
         self._end(("retry", delay_s, _shown(reason)))
 
     def dead(self, reason: str) -> None:
@@ -113,9 +120,15 @@ class Job:
     def extend(self, seconds: float) -> None:
         """Have it held for so many seconds from now on; by itself it is held while it is worked on.
 
+        It is held for no longer than `work_max_s` of the group in all.
+
         Raises:
+            OptionError: they are 0 or less, or more than a day.
             LeaseLost: as `ack`.
         """
+        check_delay(seconds, "seconds")
+        if not 0 < seconds <= EXTEND_S_MAX:
+            raise OptionError("seconds", seconds, f"more than 0, up to {EXTEND_S_MAX}")
         self._office.extend(self._lease, seconds)
 
     def __enter__(self) -> Self:

@@ -222,8 +222,6 @@ class QueueCore:
             LeaseLost: it is known already that the job is not this member's any more.
             QueueClosed: it was closed.
         """
-        if failed is not None and failed[1] is not None:
-            check_delay(failed[1])
         with self._lock:
             if lease.is_lost:
                 lease.working_count -= 1
@@ -237,7 +235,6 @@ class QueueCore:
 
     def extend(self, lease: HeldLease, seconds: float) -> None:
         """Have a lease end later; see `Office`."""
-        check_delay(seconds, "seconds")
         with self._lock:
             if lease.is_lost or self._loop is None:
                 raise LeaseLost(self.group, lease.id)

@@ -86,8 +86,17 @@ def test_an_extended_lease_does_not_expire_until_the_work_has_lasted_too_long():
     work.sleep(6)
     work.expire()
     assert work.shared.extend(A, [lease.id], 20, work.now_us) == [lease.id]
-    with pytest.raises(OptionError, match="work_max_s"):
-        work.shared.extend(A, [], 61, work.now_us)
+    with pytest.raises(OptionError, match="more than 0"):
+        work.shared.extend(A, [], 0, work.now_us)
+
+
+def test_who_asks_for_more_than_may_be_has_as_much_as_may_be():
+    work = Work(lease_s=10, work_max_s=60, session_s=1000)
+    work.join("a")
+    lease = work.take(A)
+    work.sleep(5)
+    assert work.shared.extend(A, [lease.id], 3600, work.now_us) == []
+    assert lease.deadline_us == lease.since_us + 60 * SECOND
 
 
 def test_only_who_holds_a_lease_extends_it():

@@ -121,6 +121,32 @@ def test_a_job_that_fails_too_often_is_a_dead_letter(node, queue):
     wait_until(lambda: b"workers.dead" in node.topics())
 
 
+@pytest.mark.parametrize("delay_s", [-1, float("nan"), 31 * 86_400])
+def test_a_wait_that_cannot_be_is_refused_and_costs_neither_the_job_nor_others(
+    node, queue, delay_s
+):
+    node.put_many("jobs", [b"one", b"two"])
+    jobs = queue(batch=1)
+    with pytest.raises(OptionError, match="delay_s"), jobs.get(20) as job:
+        job.nack(delay_s=delay_s)
+    assert sorted((job.value, job.attempts) for job in take_all(jobs, 2)) == [
+        (b"one", 1),
+        (b"two", 0),
+    ]
+
+
+@pytest.mark.slow
+def test_who_asks_for_a_lease_that_is_too_long_has_the_longest(node, queue):
+    node.put("jobs", b"long")
+    first = queue(group_options={"lease_s": 1})
+    with first.get(20) as job:
+        for seconds in (0, -1, 10**6):
+            with pytest.raises(OptionError, match="seconds"):
+                job.extend(seconds)
+        job.extend(4000)
+        assert queue(group_options={"lease_s": 1}).get(2.5) is None
+
+
 def test_a_reason_may_hold_what_no_text_may(node, queue):
     """As the error of a file does whose name is no text."""
     node.put("jobs", b"poison")
