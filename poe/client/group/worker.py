@@ -11,7 +11,8 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Final, Self
 
@@ -19,7 +20,7 @@ from poe.actors import SHUTDOWN, GenServer, LoopSystem
 from poe.actors.async_work import AsyncWork
 from poe.client.consumer.loop_thread import LoopThread
 from poe.client.group.async_queue import AsyncQueue
-from poe.client.group.job import Job
+from poe.client.group.job import Job, reason_of
 from poe.client.local_server import LocalServer
 from poe.client.patience import NOT_LET_IN
 from poe.errors import (
@@ -89,8 +90,9 @@ class GroupWorker:
 
     Args (of the constructor):
         url, topics, group: as of `Queue`.
-        handler: gets a `Job`. When it returns, the job is done; when it raises, it is tried again,
-            with the error as the reason; or it says itself what becomes of it: `job.dead(…)`.
+        handler: gets a `Job`. When it returns, the job is done; when it raises, or calls
+            `sys.exit`, it is tried again, with the error as the reason; or it says itself what
+            becomes of it: `job.dead(…)`.
         options: see `WorkerOptions` and `QueueOptions`; by default `batch` is as large as
             `concurrency`, and `timeout_s` None, so that a server may be away for as long as it
             likes.
@@ -211,9 +213,10 @@ class GroupWorker:
         try:
             with job:
                 if self._loop is None:
-                    self._handler(job)
+                    with _failing(job):
+                        self._handler(job)
                 else:
-                    self._loop.run(self._handler(job))  # type: ignore[arg-type]  # it was looked at
+                    self._loop.run(_await(self._handler, job))
         except (LeaseLost, QueueClosed) as error:
             _log.warning("%s came to its end too late: %s", job, error)
         except Exception:  # noqa: BLE001 - it is the message's, and ends no slot
@@ -254,6 +257,23 @@ class Slot(GenServer):
 
     def _ask(self) -> None:
         self._asking = AsyncWork(self, self._queue.get())
+
+
+@contextmanager
+def _failing(job: Job) -> Iterator[None]:
+    """Have a job fail of what is no `Exception`: it would end the thread, or the loop."""
+    try:
+        yield
+    except Exception:  # that the job hears of itself
+        raise
+    except BaseException as error:  # noqa: BLE001 - `sys.exit` ends no program from here
+        _log.exception("%s is tried again, or is a dead letter", job)
+        job.nack(reason=reason_of(error))
+
+
+async def _await(handler: Handler, job: Job) -> None:
+    with _failing(job):
+        await handler(job)  # type: ignore[misc]  # it was looked at
 
 
 async def _nothing() -> None:

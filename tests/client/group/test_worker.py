@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from poe.client import GroupWorker
+from poe.client.group.job import reason_of
 from poe.errors import (
     ActorDead,
     GroupMismatch,
@@ -15,6 +16,7 @@ from poe.errors import (
     UnknownGroup,
     UnknownOption,
 )
+from poe.protocol.envelope import decode
 from tests.client.consumers import VALUES, url
 from tests.client.group.queues import GROUP_OPTIONS
 from tests.waiting import wait_until
@@ -78,6 +80,31 @@ def test_a_handler_that_raises_has_its_message_tried_again(node, worker, caplog)
     with worker(handle):
         wait_until(lambda: floor(node) == last)
     assert sorted(attempts) == [*[0] * 10, 1, 2]
+
+
+@pytest.mark.parametrize("kind", ["function", "coroutine"])
+@pytest.mark.parametrize("error", [SystemExit(1), asyncio.CancelledError()], ids=repr)
+def test_a_handler_that_would_end_the_program_fails_alone(node, worker, kind, error, caplog):
+    """As one that calls `sys.exit`: others were put aside for it, or nothing was done any more."""
+    last = node.put_many("jobs", [b"poison", *VALUES])
+    found = []
+
+    def handle(job):
+        if job.value == b"poison":
+            raise error
+        found.append(job.value)
+
+    async def handle_async(job):
+        handle(job)
+
+    options = {"group_options": {**GROUP_OPTIONS, "attempts_max": 2}, "stop_timeout_s": 1}
+    with worker(handle if kind == "function" else handle_async, **options):
+        wait_until(lambda: floor(node) == last)
+    assert sorted(found) == VALUES
+    pointer, letter = node.next(b"workers.dead", 0)
+    _, value, headers = decode(letter)
+    assert (value, (headers or {})["poe.reason"]) == (b"poison", reason_of(error).encode())
+    assert node.next(b"workers.dead", pointer) is None
 
 
 def test_a_handler_may_say_itself_what_becomes_of_its_message(node, worker):
