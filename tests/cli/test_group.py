@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from poe.client import Consumer, Queue
+from poe.protocol.envelope import encode
 from tests.cli.processes import Background, complaint, poe, poe_here
 from tests.client.consumers import VALUES, url
 from tests.waiting import wait_until
@@ -111,6 +112,21 @@ def test_a_dead_letter_that_is_too_large_to_hold_its_message_is_put_back_from_wh
         redriven = poe_here("queue", "redrive", "workers", port=node.address[1])
         assert redriven.stdout == b"2 messages put back\n"
         assert sorted(queue.get().value for _ in messages) == sorted(messages)
+
+
+@pytest.mark.parametrize("pointer", [b"9" * 5000, b"9" * 17, b"7", b"", b"x"])
+@pytest.mark.parametrize("topic", [b"jobs", b"x" * 300, b"gone", b"poe.groups", b""])
+def test_what_others_have_put_among_dead_letters_keeps_none_from_being_put_back(
+    node, run, topic, pointer
+):
+    node.put("jobs", b"poison")
+    with Queue(url(node), "jobs", group_options=OPTIONS) as queue:
+        queue.get().dead("no way")
+        wait_until(lambda: b"workers.dead" in node.topics())
+        headers = {"poe.topic": topic, "poe.pointer": pointer, "poe.large": b"1"}
+        node.put("workers.dead", encode(None, b"", headers))
+        assert len(run("queue", "dead", "workers").splitlines()) == 2
+        assert run("queue", "redrive", "workers") == "1 message put back\n"
 
 
 @pytest.mark.parametrize("properties", [None, {"envelope": True}, {"partitions": 2}])

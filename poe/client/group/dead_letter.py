@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from typing import NamedTuple, Self
 
 from poe.protocol.envelope import decode, encode
+from poe.record import POINTER_MAX
 
 _PREFIX = "poe."
+_DIGITS_MAX = len(str(POINTER_MAX))
 _STREAM = re.compile(rb"(.+)@[0-9a-f]{16}\.[0-9]+", re.DOTALL)
 """The name of a stream of a queue, and in it that of the queue."""
 
@@ -52,8 +54,10 @@ class DeadLetter(NamedTuple):
 
 
 def _number(headers: Mapping[str, bytes], name: str) -> int:
+    """Return a number that a pointer may be; 0 where somebody has written something else there."""
     digits = headers.get(name, b"0")
-    return int(digits) if digits.isdigit() else 0
+    number = int(digits) if digits.isdigit() and len(digits) <= _DIGITS_MAX else 0
+    return number if number <= POINTER_MAX else 0
 
 
 def _own(headers: Mapping[str, bytes]) -> dict[str, bytes]:

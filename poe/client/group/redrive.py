@@ -103,8 +103,9 @@ def put_back(connection: Socket, letters: list[Letter]) -> int:
             found.append(DeadLetter.of(each.content))
     count = 0
     for origin, some in groupby(found, attrgetter("origin")):
-        messages = [found for each in some if (found := _message(connection, each))]
-        if origin and messages:
+        told = (_message(connection, each) for each in some if origin)
+        messages = [each for each in told if each]
+        if messages:
             connection.write(origin, messages)
             count += len(messages)
     return count
