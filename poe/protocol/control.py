@@ -12,10 +12,11 @@ from poe.protocol.faults import error_message, error_values, rebuild_error
 from poe.protocol.frames import frame_header
 from poe.protocol.maps import pack_joined, pack_map, take_id, take_text, unpack_map
 
-CONTROL_SIZE_MAX = 64 * 1024
+CONTROL_SIZE_MAX = 1024 * 1024
 """Bytes in the body of a control request."""
-CONTROL_COUNT_MAX = 1024
-"""Items in any one list or map of a control request."""
+CONTROL_COUNT_MAX = 16_384
+"""Items in any one list or map of a control request: so many partitions may a member of a group
+tell that it reads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ def test_argument_that_msgpack_cannot_hold_is_not_sent(value):
 
 
 def test_argument_too_large_is_not_sent():
-    with pytest.raises(LocalProtocolError, match="is refused; use at most 65536"):
+    with pytest.raises(LocalProtocolError, match="is refused; use at most 1048576"):
         ControlRequest("x", 1, {"a": b"x" * CONTROL_SIZE_MAX}).encode()
 
 

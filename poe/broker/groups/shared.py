@@ -16,7 +16,7 @@ range after another, in any order, and what is not handed out yet may be withdra
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, Literal, Never, get_args
+from typing import Any, Final, Literal, Never, get_args
 
 from poe.broker.groups.assignment import Units
 from poe.broker.groups.dead_letters import DeadLetters, Dying
@@ -31,7 +31,9 @@ from poe.broker.groups.ranges import Bounds
 from poe.broker.groups.returned import Returned, ReturnedRanges, Why
 from poe.broker.groups.shared_image import Progress, SharedImage, UnitImage
 from poe.errors import GroupError, GroupFull, GroupPaused, OptionError, RangeNotLeased
-from poe.protocol.leases import RETRY_S_MAX
+
+RETRY_S_MAX: Final = 30 * 24 * 3600
+"""As `poe.protocol.leases` has it."""
 
 _NUMBER_BITS = 12
 """So many leases have numbers of one generation: with its 51 bits until 2097, 63 in all."""

@@ -3,7 +3,7 @@
 from typing import Any, TypeAlias
 
 from poe.errors import RemoteProtocolError
-from poe.protocol.leases import LEASE_COUNT_MAX
+from poe.protocol.control import CONTROL_COUNT_MAX
 from poe.storage import PRODUCER_BYTES
 
 Arguments: TypeAlias = dict[str, Any]
@@ -41,7 +41,7 @@ def names(arguments: Arguments, name: str) -> tuple[bytes, ...]:
         RemoteProtocolError: it is no array, or of too many, or holds what is no name.
     """
     value = arguments.get(name, [])
-    if not isinstance(value, list) or len(value) > LEASE_COUNT_MAX:
+    if not isinstance(value, list) or len(value) > CONTROL_COUNT_MAX:
         msg = f"argument {name} is {value!r:.80}; send an array of names"
         raise RemoteProtocolError(msg)
     return tuple(checked_name(name, each) for each in value)

@@ -20,7 +20,7 @@ RULINGS_MAX = 64
 NAMES_MAX = 1000
 """Of one question, so that the broker serves others between two."""
 NAMES_BYTES_MAX = 32 << 10
-"""Likewise, unless it is one name: a broker takes requests of 64 KiB."""
+"""Likewise, unless it is one name."""
 _NAME_MAX = 64
 """Bytes of a name that are kept; a longer one is known by its digest."""
 

@@ -176,8 +176,23 @@ def test_what_is_too_much_is_refused_and_changes_nothing(node):
 
 def test_a_frame_of_the_network_is_bounded_before_that(client):
     with pytest.raises(LocalProtocolError):
-        join(client, "g", metadata=b"x" * (64 * 1024))
+        join(client, "g", metadata=b"x" * (1024 * 1024))
     join(client, "g")
+
+
+def test_a_member_of_thousands_of_partitions_is_heard_of(client):
+    """They were more than a request might tell of, and so nobody could read them alone."""
+    topics = [f"{number}-{'x' * 40}" for number in range(4)]
+    for topic in topics:
+        client.control("topic_create", topic=topic, properties={"partitions": 1000})
+    told = join(client, "g", mode="ordered", topics=topics)
+    assert len(told["units"]) == 4000
+    said = {"group": "g", "member": ANN, "generation": told["generation"]}
+    beat = client.control("group_heartbeat", **said, owned=told["units"])
+    assert (len(beat["keep"]), beat["revoke"], beat["granted"]) == (4000, [], {})
+    positions = dict.fromkeys(told["units"], 7)
+    assert client.control("group_commit", **said, positions=positions) == positions
+    client.control("group_leave", **said, positions=positions)
 
 
 def test_a_member_that_takes_all_leases_comes_to_a_limit(client):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from poe.broker.groups import shared
 from poe.errors import (
     GroupFenced,
     GroupFull,
@@ -10,6 +11,7 @@ from poe.errors import (
     OptionError,
     RangeNotLeased,
 )
+from poe.protocol import leases
 from tests.broker.groups.work import ALL, SECOND, A, B, C, Work, who
 
 
@@ -474,6 +476,10 @@ def test_what_is_not_of_the_lease_cannot_be_acknowledged(bounds):
             work.shared.acknowledge(done, failed, 0)
     assert work.state.take_changes() == []
     assert work.floor() == 0
+
+
+def test_a_wait_that_the_client_lets_pass_the_group_does_too():
+    assert shared.RETRY_S_MAX == leases.RETRY_S_MAX
 
 
 def test_unknown_outcomes_and_delays_are_refused():

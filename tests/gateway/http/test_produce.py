@@ -7,6 +7,9 @@ from urllib.parse import unquote_to_bytes
 import pytest
 
 from poe.client import Consumer, Received
+from poe.errors import RequestRefused
+from poe.gateway.http.later import parts_for_later
+from poe.protocol.control import CONTROL_COUNT_MAX
 from tests.client.consumers import url
 from tests.gateway.http.front import stored
 from tests.waiting import wait_until
@@ -66,13 +69,12 @@ def test_much_comes_later_too(front, node, path, count, size):
     assert stored(node, topic) == [each.encode() for each in values]
 
 
-@pytest.mark.parametrize("path", ["sync", "queues"])
-def test_a_message_that_is_too_large_to_wait_is_told(front, node, topic, path):
-    posted = {"records": [{"value": "small"}, {"value": "x" * 70_000}]}
-    refused = front.http.post(f"/{path}/{topic}?delay_s=0.01", json=posted)
-    assert refused.status_code == 413
-    assert "a message of 70000 bytes cannot be kept for later" in refused.json()["error"]["message"]
-    assert topic.encode() not in node.topics()
+def test_what_is_much_is_kept_in_parts_that_a_broker_takes():
+    small, large = [b"1"] * (CONTROL_COUNT_MAX + 1), [bytes(400_000)] * 5
+    assert [len(part) for part in parts_for_later(small)] == [CONTROL_COUNT_MAX, 1]
+    assert [len(part) for part in parts_for_later(large)] == [2, 2, 1]
+    with pytest.raises(RequestRefused, match="a message of 1100000 bytes cannot be kept for later"):
+        parts_for_later([b"small", bytes(1_100_000)])
 
 
 def test_what_comes_later_is_as_the_topic_has_it(front, node, topic):
