@@ -83,7 +83,9 @@ class DeadLetters:
             try:
                 found = await self._handler.get_range(dying.unit, wanted)
             except CorruptRecord as error:
-                pointer = max(error.pointer or 0, pointer + 1)
+                if (error.pointer or 0) <= pointer:
+                    raise  # how much is damaged is not known, as where an index is
+                pointer = error.pointer or 0
                 continue
             if found is None:
                 break

@@ -137,7 +137,9 @@ class DelayedPut(GenServer):
                     behind = int(records.pointers[-1])
                     found |= _later(records, set(wanted))
             except CorruptRecord as error:
-                behind = max(behind, error.pointer or 0)
+                if error.pointer is None:
+                    raise  # how much is damaged is not known, as where an index is
+                behind = max(behind, error.pointer)
             wanted = [each for each in wanted if each > behind]
         lost_count = len(batch.entries) - len(found)
         if lost_count:

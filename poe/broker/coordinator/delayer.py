@@ -213,7 +213,7 @@ class Delayer(GenServer):
             except CorruptRecord as error:
                 logger.error("topic poe.delayed is damaged: %s", error)
                 if (error.pointer or 0) <= pointer:
-                    break
+                    raise  # what waits behind is not known, and would be trimmed
                 pointer = error.pointer or 0
                 continue
             pointer = int(records.pointers[-1])

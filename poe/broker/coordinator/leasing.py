@@ -196,10 +196,10 @@ class Leasing:
         while (sought := shared.want(request.member, request.limit, bytes_max, now_us)) is not None:
             try:
                 found = self._ahead.take(sought) or await self._read(sought)
-            except CorruptRecord as error:
-                self._skip(sought, error, now_us)
-                continue
             except PoeError as error:
+                if isinstance(error, CorruptRecord) and (error.pointer or 0) > sought.after:
+                    self._skip(sought, error, error.pointer or 0, now_us)
+                    continue
                 self._put_aside(sought, now_us)
                 failure = failure or error
                 continue
@@ -245,11 +245,10 @@ class Leasing:
             return False
         return await self._read(sought) is None  # else they have just come
 
-    def _skip(self, sought: Sought, error: CorruptRecord, now_us: int) -> None:
+    def _skip(self, sought: Sought, error: CorruptRecord, pointer: int, now_us: int) -> None:
         """Go on behind damage: nobody can work on it, and all would wait for it."""
         logger.error("group %s skips damage: %s", self._state.definition.name, error)
-        behind = min(max(error.pointer or 0, sought.after + 1), sought.last)
-        lease = self._shared.leased(sought, behind, 1, 0, now_us)
+        lease = self._shared.leased(sought, min(pointer, sought.last), 1, 0, now_us)
         if lease is not None:
             self._shared.acknowledge([(lease.id, None)], [], now_us)
 

@@ -296,6 +296,24 @@ def test_damage_of_the_log_costs_what_it_hit(sim):
     assert b"bXb" not in jobs(sim)
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_waits_behind_an_index_that_is_damaged_comes_when_that_is_whole(sim, is_known):
+    """Nothing of it is lost: nobody knows how far the damage goes, and a start mends it."""
+    put_later(sim, 10, *[b"%d" % number for number in range(100)])
+    put_later(sim, 10, b"last")
+    sim.advance(2)
+    [path] = sim.folder.glob("topics/poe.delayed/*_index")
+    content = path.read_bytes()
+    path.write_bytes(bytes(len(content)))
+    if not is_known:
+        sim.kill("delayer")
+    sim.advance(200)
+    assert jobs(sim) == []
+    path.write_bytes(content)
+    sim.advance(200)
+    assert jobs(sim) == [*(b"%d" % number for number in range(100)), b"last"]
+
+
 def test_a_log_that_cannot_be_read_keeps_no_node_from_its_start(sim, monkeypatch):
     put_later(sim, 10, b"a")
     sim.stop()

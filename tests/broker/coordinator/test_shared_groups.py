@@ -10,6 +10,7 @@ from poe.broker import RoutingTable
 from poe.broker.requests.groups import lease_messages
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import (
+    CorruptRecord,
     GroupFenced,
     GroupMismatch,
     InvalidTopicName,
@@ -465,6 +466,43 @@ def test_damage_is_skipped_and_told(queue, caplog):
         queue.ask(ANN, limit=0, done=[Done(lease.id)])
     assert found == [b"0", b"1"]
     assert queue.unit()["floor"] == pointers[-1]
+
+
+def damage_index(sim, topic):
+    """Damage the index of a topic on the disk; return what makes it whole again."""
+    [path] = sim.folder.glob(f"topics/{topic}/*_index")
+    content = path.read_bytes()
+    path.write_bytes(bytes(len(content)))
+    return lambda: path.write_bytes(content)
+
+
+def test_a_topic_whose_index_is_damaged_is_read_when_it_is_whole_and_keeps_no_other(queue):
+    """How far the damage goes nobody knows: a look at each pointer took the node for ever."""
+    queue.put(100)
+    queue.sim.advance(1)
+    heal = damage_index(queue.sim, "jobs")
+    queue.join(ANN)
+    with pytest.raises(CorruptRecord):
+        queue.ask(ANN)
+    assert queue.unit()["floor"] == queue.unit()["next"] == 0
+    heal()
+    queue.sim.advance(2)
+    assert queue.values_of(ANN)[1] == [b"%d" % number for number in range(10)]
+
+
+def test_a_dead_letter_waits_for_an_index_that_is_damaged(queue):
+    queue.put(100)
+    queue.sim.advance(1)
+    queue.join(ANN)
+    lease, _ = queue.ask(ANN)
+    heal = damage_index(queue.sim, "jobs")
+    queue.ask(ANN, limit=0, failed=[Failed(lease.id, lease.after, lease.last, "dead", None, "bad")])
+    assert queue.unit()["dying_ranges"] == 1
+    heal()
+    queue.sim.advance(2)
+    assert queue.unit()["dying_ranges"] == 0
+    letters = [envelope.decode(each) for _, each in read_by_next(queue.sim.node, b"workers.dead")]
+    assert [value for _, value, _ in letters] == [b"%d" % number for number in range(10)]
 
 
 def test_what_was_never_leased_is_not_acknowledged(queue):
