@@ -111,7 +111,7 @@ def test_a_dead_letter_that_is_too_large_to_hold_its_message_is_put_back_from_wh
         wait_until(lambda: node.control("group_lag", group="workers")[b"jobs"]["messages"] == 0)
         redriven = poe_here("queue", "redrive", "workers", port=node.address[1])
         assert redriven.stdout == b"2 messages put back\n"
-        assert sorted(queue.get().value for _ in messages) == sorted(messages)
+        assert {queue.get().value for _ in messages} == set(messages)
 
 
 @pytest.mark.parametrize("pointer", [b"9" * 5000, b"9" * 17, b"7", b"", b"x"])

@@ -578,8 +578,11 @@ class QueueCore:
         with self._lock:
             for lease in leases:
                 lease.extend_at_s = math.inf
-                if lease.is_stuck() and lease.give_back():
+                if lease.is_stuck():
+                    lease.give_back()
+                if lease.has_outcomes:  # of which nobody knows when the lease has ended
                     self._ended.set()
+                    self._urgent.set()
                 if lease.working_count:
                     by_length.setdefault(lease.length_s, []).append(lease)
         for length_s, held in by_length.items():

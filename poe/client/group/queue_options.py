@@ -27,7 +27,7 @@ class QueueOptions:
     """Bytes to take at a time; a message that is larger comes alone."""
 
     ack_interval_s: Annotated[float, Range(unit="seconds")] = 0.1
-    """What is done is told with the next messages that are asked for, or after this."""
+    """What is done is told with the next messages asked for, or after this, or half a lease."""
 
     envelope: bool | None = None
     """Whether messages are stored with key and headers; None: as the topic tells."""

@@ -218,6 +218,17 @@ def test_a_lease_is_extended_for_as_long_as_a_job_runs(node, queue):
 
 
 @pytest.mark.slow
+def test_what_is_done_is_told_before_its_lease_ends_however_long_that_may_wait(node, queue):
+    last = node.put("jobs", b"work")
+    options = {"group_options": {"lease_s": 1}, "batch": 1}
+    first = queue(ack_interval_s=60, **options)
+    first.get(20).ack()
+    assert queue(**options).get(2) is None, "it was done"
+    assert is_all_done(node, last)
+    assert first.statistics()["late"] == 0
+
+
+@pytest.mark.slow
 def test_what_waits_behind_a_job_that_takes_long_is_given_back(node, queue):
     node.put_many("jobs", VALUES)
     first, second = (queue(group_options={"lease_s": 2}) for _ in range(2))
