@@ -1,12 +1,15 @@
 """How far a group is, in messages and seconds, and how it is set somewhere else."""
 
-from typing import Any
+from typing import Any, Final
 
 from poe.broker.groups.state import GroupState
 from poe.broker.registry.routing_table import RoutingTable
-from poe.broker.requests.listing import newest_pointer
+from poe.broker.requests.listing import TURN_COUNT, newest_pointer
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import UnknownTopic
+
+_PAUSE_S: Final = 0.001
+"""After so many units as a listing tells of in one turn."""
 
 
 class GroupProgress:
@@ -46,7 +49,8 @@ class GroupProgress:
         """
         moved: dict[bytes, list[Any]] = {}
         own = set(self.units)
-        for unit in to if isinstance(to, dict) else units or self.units:
+        for number, unit in enumerate(to if isinstance(to, dict) else units or self.units):
+            await self._let_others(number)
             if unit not in own:
                 raise UnknownTopic(unit)
             old = self._state.floor(unit)
@@ -60,7 +64,16 @@ class GroupProgress:
 
     async def lag(self, now_us: int) -> dict[bytes, dict[str, Any]]:
         """Return how far behind each unit is: in messages, exactly, and in seconds."""
-        return {unit: await self._lag(unit, now_us) for unit in self.units}
+        told = {}
+        for number, unit in enumerate(self.units):
+            await self._let_others(number)
+            told[unit] = await self._lag(unit, now_us)
+        return told
+
+    async def _let_others(self, number: int) -> None:
+        """Let others have their turn now and then: what is in memory is told without a pause."""
+        if number and not number % TURN_COUNT:
+            await self._handler.actor.sleep(_PAUSE_S)
 
     async def _lag(self, unit: bytes, now_us: int) -> dict[str, Any]:
         position = self._state.floor(unit)

@@ -285,6 +285,17 @@ def test_lag_is_told_in_messages_and_seconds(sim):
     assert lag[b"web"] == none
 
 
+def test_units_are_looked_at_in_turns_however_many_there_are(sim):
+    sim.node.control("topic_create", topic="t", properties={"partitions": 60})
+    sim.node.put(b"t-59", b"1")
+    join(sim, ANN, mode="ordered", topics=["t"])
+    for op, arguments in (("group_lag", {}), ("group_reset", {"to": "newest", "dry": True})):
+        before_s = sim.clock.monotonic_s()
+        told = sim.node.control(op, group="billing", **arguments)
+        assert len(told) == 60
+        assert sim.clock.monotonic_s() > before_s, "others were served meanwhile"
+
+
 def test_a_reset_says_first_what_it_would_do(sim):
     pointers = [sim.node.put(b"orders", b"%d" % number) for number in range(10)]
     ann = create(sim, options={"session_s": 60})
