@@ -15,6 +15,7 @@ from poe.cluster.batch import BATCH_BYTES_MAX, STARTS, Batch
 from poe.cluster.identity import StreamId
 from poe.cluster.queue.effects import Bury
 from poe.cluster.queue.ledger import Ledger
+from poe.cluster.queue_record import GroupRecord
 from poe.record import RECORD_HEADER_BYTES
 from poe.storage.formats.record import decode_records
 
@@ -46,10 +47,10 @@ class Burials:
                 self._dying = dying
                 self._number += 1
                 self._repeat_us = now_us + REPEAT_US
-                stream = letters_of(self._ledger.stream(dying.unit))
+                record = self._ledger.record
+                stream = letters_of(record, self._ledger.stream(dying.unit))
                 queue = self._ledger.state.definition.dead_letter_topic
-                name = self._ledger.record.name
-                return [Bury(name, self._number, queue, stream, batches)]
+                return [Bury(record.name, self._number, queue, stream, batches)]
             self._end(dying)  # nothing is left of it to be put aside
         return []
 
@@ -94,6 +95,13 @@ def _in_batches(letters: list[bytes], first: int) -> Iterator[Batch]:
         yield Batch.encode(letters[begin:], first + begin - 1, first + begin)
 
 
-def letters_of(stream: StreamId) -> StreamId:
-    """Return the stream of the dead letters of a stream; no node has it as origin."""
-    return StreamId(xxh64_digest(b"dead letters of " + stream.origin), stream.epoch)
+def letters_of(group: GroupRecord, stream: StreamId) -> StreamId:
+    """Return the stream of a group's dead letters of a stream; no node has it as origin.
+
+    Several groups may bury in one queue, and a node's streams of several queues have one name: none
+    of their letters may pass for another's.
+    """
+    place = len(group.queue), group.queue, group.name.encode()
+    return StreamId(
+        xxh64_digest(b"dead letters of %b %d %b %b" % (stream.origin, *place)), stream.epoch
+    )

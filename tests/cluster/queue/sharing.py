@@ -24,11 +24,11 @@ X, Y = b"x" * 16, b"y" * 16
 class Node:
     """One node's part in a group, that holds what it is told to; pointers begin at 1."""
 
-    def __init__(self, ref=ME, members=(X, Y), **options):
+    def __init__(self, ref=ME, members=(X, Y), queue=b"jobs", group="workers", **options):
         self.ref = ref
         self.copies = Copies()
         self.now_us = START
-        self.record = GroupRecord(b"jobs", "workers", options, 5, ME.id)
+        self.record = GroupRecord(queue, group, options, 5, ME.id)
         self.held = {}
         self.gone: set[object] = set()
         self.share = GroupShare(

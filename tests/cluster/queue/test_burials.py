@@ -71,6 +71,13 @@ def test_two_nodes_bury_a_message_under_one_id():
     assert ids[0][0] not in (MINE, ITS)
 
 
+@pytest.mark.parametrize("other", [{"group": "others"}, {"queue": b"mails"}])
+def test_letters_of_several_groups_or_queues_on_one_queue_have_ids_of_their_own(other):
+    letters = [buried(dying(dead_letter_topic="dead", **each))[0] for each in ({}, other)]
+    assert {each.queue for each in letters} == {b"dead"}
+    assert letters[0].stream != letters[1].stream
+
+
 def test_what_is_gone_is_done_without_a_letter():
     node = Node(attempts_max=1)
     node.hold(MINE, 0, 2)
