@@ -108,6 +108,8 @@ class BestEffortQueue:
         self.copies.is_logged = record.persist
         self._is_gone = is_gone
         self._stream = StreamId(me.id, me.epoch)
+        self._refused: Bounds = 0, 0
+        """The last pointers that were taken for messages that nobody holds."""
         self._candidates = Candidates(zone, dice)
         self._peers: dict[NodeRef, Peer] = {}
         self._holders = Holders()
@@ -274,8 +276,9 @@ class BestEffortQueue:
             raise OptionError("copies", wanted, "1 or more")
         if wanted > 1 + len(self._peers):
             raise TooFewNodes(wanted, 1 + len(self._peers))
+        after, first = self.copies.place(self._stream, now_us)
         try:
-            batch = Batch.encode(messages, *self.copies.place(self._stream, now_us))
+            batch = Batch.encode(messages, self._behind_refused(after), first)
         except InvalidMessage as error:
             if not error.size_bytes:
                 raise
@@ -285,6 +288,14 @@ class BestEffortQueue:
         self.copies.take_place(self._stream, batch.last)
         self._spread(Spread(token, self._stream, batch, wanted, deadline_us), now_us)
         self._settle(now_us)
+
+    def _behind_refused(self, after: int) -> int:
+        """Return where the range of what is put next begins: it covers what was put in vain.
+
+        Else each put that finds no room would leave a gap, and ranges of what is held and done
+        would become no fewer for ever.
+        """
+        return self._refused[0] if after == self._refused[1] else after
 
     def hold(
         self, stream: StreamId, batch: Batch, token: object, now_us: int, *, deadline_us: int
@@ -825,6 +836,8 @@ class BestEffortQueue:
             if state == "ok":
                 self._restore_due_us = now_us + RESTORE_GO_ON_US
             return
+        if state == "busy" and spread.stream == self._stream:
+            self._refused = self._behind_refused(batch.after), batch.last
         is_put = not isinstance(spread.token, HandingOver)
         self._counts[f"put {state}" if is_put else f"handed over {state}"] += 1
         result = PutResult(

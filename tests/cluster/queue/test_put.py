@@ -1,5 +1,7 @@
 """A put: on how many nodes it is, and what is said of that."""
 
+from itertools import pairwise
+
 import pytest
 
 from poe.cluster.frames import decode
@@ -150,6 +152,28 @@ def test_a_put_is_busy_where_no_node_has_room_and_nothing_is_stored():
     nodes.settle()
     assert nodes.results["put"][:2] == ("busy", 0)
     assert {nodes[number].copies.messages_count for number in range(3)} == {0}
+
+
+def test_what_was_busy_leaves_no_gap_and_its_pointers_to_nobody():
+    nodes = Wired(2, messages_max=10)
+    nodes.make_group(0)
+    nodes.put(0, MESSAGES[:10], "fills")
+    for number in range(10):
+        nodes.put(0, MESSAGES[:10], f"busy {number}")
+        nodes.put(0, MESSAGES[:10], f"busy again {number}")
+        nodes.wait(1.2)
+        nodes.done(0, nodes.take(0, 1)[0])
+        nodes.wait(0.2)
+        nodes.put(0, MESSAGES[:1], f"fits {number}")
+        nodes.settle()
+    states = [result.state for result in nodes.results.values()]
+    assert states == ["ok", *["busy", "busy", "ok"] * 10]
+    ranges = [(result.first, result.pointer) for result in nodes.results.values()]
+    assert all(one[1] < other[0] for one, other in pairwise(ranges))
+    for queue in nodes.queues.values():
+        [known] = queue.known("work").values()
+        assert len(known.done) == len(queue.copies.held(known.stream)) == 1
+        assert [len(granted) for _, granted in known.granted] == [1]
 
 
 def test_a_put_is_not_called_busy_where_a_node_that_was_asked_may_hold_it():
