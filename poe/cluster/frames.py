@@ -8,7 +8,7 @@ Wire: a msgpack array of the kind, a number, and the fields of the frame. Ranges
 after and last of each. Kinds and the fields of each stand in `docs/formats.md`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
@@ -23,6 +23,12 @@ from poe.record import POINTER_MAX
 
 WHOLE: Final = -1
 """In place of the version that changes follow: they are all that there is."""
+
+KNOWN_RANGES_MAX: Final = 50_000
+"""What is known of groups travels, and is written, in pieces of so many ranges: many times less
+than an envelope holds, though names and causes count as a few."""
+_NAMED_RANGES = 64
+"""As many bytes as so many ranges a group's name has, or a cause, at most."""
 
 Outcome = Literal["held", "full", "failed"]
 """What became of messages at a node: it holds them, has no room for them, or cannot write them."""
@@ -421,6 +427,49 @@ def flat_known(known: Known) -> tuple[Any, ...]:
         [(node, flat(ranges)) for node, ranges in granted],
         [(*each[:-1], flat(each.ranges)) for each in again],
     )
+
+
+def parts_of(known: Known) -> Iterator[Known]:
+    """Yield what is known in parts, none of them too large; joined they are all of it."""
+    if _weight(known) <= KNOWN_RANGES_MAX:
+        yield known
+        return
+    nothing = known._replace(done=(), granted=(), again=())
+    for ranges in _split(known.done):
+        yield nothing._replace(done=ranges)
+    for node, granted in known.granted:
+        for ranges in _split(granted):
+            yield nothing._replace(granted=((node, ranges),))
+    for each in known.again:
+        for ranges in _split(each.ranges):
+            yield nothing._replace(again=(each._replace(ranges=ranges),))
+
+
+def in_frames(known: Iterable[Known]) -> list[tuple[Known, ...]]:
+    """Return what is known as so many frames hold it: one at least."""
+    frames: list[list[Known]] = [[]]
+    room = KNOWN_RANGES_MAX
+    for each in known:
+        for part in parts_of(each):
+            weight = _weight(part)
+            if weight > room and frames[-1]:
+                frames.append([])
+                room = KNOWN_RANGES_MAX
+            frames[-1].append(part)
+            room -= weight
+    return [tuple(each) for each in frames]
+
+
+def _weight(known: Known) -> int:
+    """Return how many ranges something known is worth, by the bytes that it takes."""
+    named = [ranges for _, ranges in known.granted] + [each.ranges for each in known.again]
+    count = len(known.done) + sum(map(len, named))
+    return count + _NAMED_RANGES * (1 + len(named))
+
+
+def _split(ranges: tuple[Bounds, ...]) -> Iterator[tuple[Bounds, ...]]:
+    size = KNOWN_RANGES_MAX // 2
+    return (ranges[begin : begin + size] for begin in range(0, len(ranges), size))
 
 
 def take_queue_record(value: Any) -> QueueRecord:  # noqa: ANN401

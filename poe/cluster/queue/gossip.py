@@ -21,6 +21,7 @@ from poe.cluster.frames import (
     Known,
     News,
     Summary,
+    in_frames,
 )
 from poe.cluster.identity import NodeRef, StreamId
 from poe.cluster.queue.copies import Copies
@@ -35,6 +36,8 @@ DIGEST_US: Final = 10_000_000
 ASK_AGAIN_US: Final = 1_000_000
 """How long a node that was asked for all that it holds is not asked again; and how long it is
 believed what others say of it."""
+ANSWER_FRAMES_MAX: Final = 4
+"""Of what is known, to one question; more would crowd out what else waits for the peer."""
 RANGES_MAX: Final = 100_000
 """Of one frame; a node that holds more ranges tells of the first ones alone."""
 
@@ -105,10 +108,8 @@ class Gossip:
             groups, self._groups = self._groups, groups
             self._known_due_us, self._known_told_us = None, now_us
         held = self._take_held() if is_held_due else ()
-        news = News(
-            self._queue, self._life_us, since, self._version, held, tuple(known), tuple(groups)
-        )
-        return [Tell(node, news) for node in peers]
+        all_news = self._in_frames(since, held, in_frames(known), groups)
+        return [Tell(node, news) for news in all_news for node in peers]
 
     def digest(
         self,
@@ -181,16 +182,34 @@ class Gossip:
         self._hearsay_due_us = now_us + ASK_AGAIN_US if is_left else None
         return [Tell(node, each) for node, each in asked.items() if each is not None]
 
-    def answer(self, asked: Difference, shares: Mapping[str, GroupShare]) -> News:
-        """Return what was asked for."""
-        known = tuple(
+    def answer(self, asked: Difference, shares: Mapping[str, GroupShare]) -> list[News]:
+        """Return what was asked for; of much a part by lot, for the rest is asked for again."""
+        known = (
             shares[group].knowledge.known(stream)
             for group, stream in dict.fromkeys(asked.known)
             if group in shares
         )
+        frames = in_frames(known)
+        if len(frames) > ANSWER_FRAMES_MAX:
+            frames = self._dice.sample(frames, ANSWER_FRAMES_MAX)
         since = WHOLE if asked.is_held_asked else self._version
         held = self._all_held() if asked.is_held_asked else ()
-        return News(self._queue, self._life_us, since, self._version, held, known, ())
+        return self._in_frames(since, held, frames, ())
+
+    def _in_frames(
+        self,
+        since: int,
+        held: tuple[Held, ...],
+        frames: Iterable[tuple[Known, ...]],
+        groups: Iterable[GroupRecord],
+    ) -> list[News]:
+        """Return news as so many frames; all but what is known goes in the first of them."""
+        first, *rest = frames
+        queue, life_us, version = self._queue, self._life_us, self._version
+        return [
+            News(queue, life_us, since, version, held, first, tuple(groups)),
+            *[News(queue, life_us, version, version, (), known, ()) for known in rest],
+        ]
 
     def forget(self, node: NodeRef) -> None:
         """Take note that a node is gone: what it was asked it does not answer."""

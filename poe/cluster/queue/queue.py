@@ -28,6 +28,7 @@ from poe.cluster.frames import (
     ShareFrame,
     Store,
     Stored,
+    parts_of,
 )
 from poe.cluster.identity import NodeRef, Peer, StreamId
 from poe.cluster.queue.audit import Audit
@@ -509,7 +510,8 @@ class BestEffortQueue:
             case Digest():
                 self._hear_digest(node, frame, now_us)
             case Difference():
-                self._effects.append(Tell(node, self._gossip.answer(frame, self._shares)))
+                answers = self._gossip.answer(frame, self._shares)
+                self._effects.extend([Tell(node, each) for each in answers])
             case Prove():
                 self._effects.append(Tell(node, self._trust.answer(frame)))
             case Proof():
@@ -692,7 +694,7 @@ class BestEffortQueue:
             for stream in list(each.knowledge.streams()):
                 share = self._shares.get(name)
                 if share is not None and not self._over.is_forgotten(stream):
-                    yield share.knowledge.known(stream)
+                    yield from parts_of(share.knowledge.known(stream))
         for stream in self.copies.streams():
             after = 0
             while batch := next(self.copies.batches(stream, after, POINTER_MAX), None):
@@ -1057,7 +1059,8 @@ class BestEffortQueue:
 
     def _take_from(self, share: GroupShare, now_us: int) -> None:
         """Take what a share has done: what is to outlive the process is written before answers."""
-        news, effects = share.knowledge.take_news(), share.take_effects()
+        taken, effects = share.knowledge.take_news(), share.take_effects()
+        news = [part for each in taken for part in parts_of(each)]
         for known in news:
             self._finished(known.stream, now_us)
         if not news or not self._log.is_there:

@@ -5,11 +5,12 @@ import random
 import pytest
 
 from poe.broker.requests.groups import GroupRequest
-from poe.cluster.frames import News, decode
+from poe.cluster.frames import Difference, Known, News, decode
+from poe.cluster.identity import StreamId
 from poe.cluster.queue.group_share import LeasedCopies
 from poe.cluster.queue.queue import BestEffortQueue
 from poe.protocol.leases import Failed, LeaseRequest
-from tests.cluster.queue.wired import SECOND_US, Wired
+from tests.cluster.queue.wired import SECOND_US, Wired, node_ref
 
 FEW = [b"message %d" % number for number in range(20)]
 
@@ -80,6 +81,28 @@ def test_a_node_that_was_cut_off_learns_what_it_missed_and_tells_what_it_has_don
     nodes.wait(21)  # nobody has told it node 2, but for the digests
     assert known_of(nodes, 1) == known_of(nodes, 2)
     agree(nodes)
+
+
+def test_however_much_is_known_it_is_told_in_pieces_that_fit(monkeypatch):
+    monkeypatch.setattr("poe.cluster.frames.KNOWN_RANGES_MAX", 400)
+    nodes = Wired(2, copies=1)
+    nodes.make_group(0)
+    nodes.part(0, 1)
+    ranges = tuple((2 * number, 2 * number + 1) for number in range(800))
+    stream = StreamId(*nodes.refs[0])
+    known = Known("work", stream, ranges, ((node_ref(9), ranges),), ())
+    told = News(b"jobs", 1, 0, 0, (), (known,), ())
+    nodes[0].hear(nodes.refs[1], told, nodes.now_us)
+    nodes.heal(0, 1)
+    asked = Difference(b"jobs", is_held_asked=False, known=(("work", stream),))
+    sizes = []
+    for _ in range(20):
+        nodes.wait(10)
+        nodes[0].hear(nodes.refs[1], asked, nodes.now_us)
+        nodes.collect()
+        sizes += [len(body) for *_, body in nodes.under_way]
+    assert known_of(nodes, 0) == known_of(nodes, 1)
+    assert max(sizes) < 20 * 400
 
 
 def test_a_group_is_known_everywhere_also_where_a_node_was_away():

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poe.cluster.frames import Again, Known, flat_known, take_known
+from poe.cluster.frames import Again, Known, News, encode, flat_known, in_frames, take_known
 from poe.cluster.identity import StreamId
 from poe.cluster.queue.knowledge import Knowledge
 from poe.cluster.ranges import union
@@ -92,6 +92,22 @@ def test_what_is_known_travels(some):
         tuple((*each[:-1], tuple(each[-1])) for each in again),
     )
     assert take_known(travelled) == known
+
+
+def test_much_that_is_known_comes_in_frames_that_joined_are_all_of_it():
+    many = tuple((2 * number, 2 * number + 1) for number in range(30_000))
+    much = Known("g", STREAM, many, ((A, many), (B, ((0, 1),))), (Again("x", A, B, 7, many[:9]),))
+    little = Known("g", StreamId(B.id, 1), ((0, 1),), (), ())
+    frames = in_frames([little, much, little])
+    assert len(frames) > 1
+    assert all(len(encode(News(b"q", 0, 0, 0, (), each, ()))) < 1 << 20 for each in frames)
+    knowledge = Knowledge("g", A)
+    for known in (each for frame in reversed(frames) for each in frame):
+        knowledge.join(known)
+    assert knowledge.known(STREAM) == much
+    assert knowledge.known(little.stream) == little
+    assert in_frames([little, little]) == [(little, little)]
+    assert in_frames([]) == [()]
 
 
 def test_the_news_of_a_node_joined_make_others_know_what_it_knows():

@@ -5,12 +5,12 @@ from itertools import chain
 import pytest
 
 from poe.cluster.batch import Batch
-from poe.cluster.frames import Known, Store, Stored, decode
+from poe.cluster.frames import Known, News, Store, Stored, decode
 from poe.cluster.identity import StreamId
 from poe.cluster.queue.log import CHUNK_BYTES, Compaction, Kept, decode_entry, encode_entry
 from poe.errors import QueueBusy
 from poe.protocol.leases import LeaseRequest
-from tests.cluster.queue.wired import SECOND_US, Wired
+from tests.cluster.queue.wired import SECOND_US, Wired, node_ref
 
 FEW = [b"message %d" % number for number in range(20)]
 NO_ROOM = QueueBusy(b"jobs", "disk", 1)
@@ -406,6 +406,26 @@ def test_what_is_dropped_while_all_is_written_anew_does_not_come_back():
     nodes.kill(0)
     nodes.restart(0)
     assert nodes[0].copies.messages_count == 0
+
+
+def test_however_much_is_known_it_is_written_anew_in_messages_that_a_topic_takes(monkeypatch):
+    monkeypatch.setattr("poe.cluster.frames.KNOWN_RANGES_MAX", 400)
+    nodes = persistent(1, copies=1)
+    nodes.make_group(0)
+    ranges = tuple((2 * number, 2 * number + 1) for number in range(2000))
+    known = Known("work", StreamId(node_ref(9).id, 1), ranges, ((node_ref(9), ranges),), ())
+    told = News(b"jobs", 1, 0, 0, (), (known,), ())
+    nodes[0].hear(node_ref(9), told, nodes.now_us)
+    for number in range(2):
+        nodes.put(0, [bytes(3 << 20)], number)
+        nodes.done(0, nodes.take(0)[0])
+        nodes.wait(1)
+    log = nodes.logs[nodes.refs[0].id]
+    assert log[0][0] > 1
+    assert max(len(message) for _, message in log) < 20 * 400
+    nodes.kill(0)
+    nodes.restart(0)
+    assert nodes[0].known("work")[known.stream] == known
 
 
 def entries_of(count):
