@@ -510,6 +510,16 @@ def take_group_record(value: Any) -> GroupRecord:  # noqa: ANN401
     )  # fmt: skip
 
 
+def take_paused(value: Any) -> Paused:  # noqa: ANN401
+    """Check what somebody says of a group's pause.
+
+    Raises:
+        RemoteProtocolError: it cannot be understood.
+    """
+    queue, group, since_us, is_paused = value
+    return Paused(take_bytes(queue), take_text(group), take_time(since_us), take_flag(is_paused))
+
+
 def take_batch(value: Any) -> Batch:  # noqa: ANN401
     """Check messages that came from elsewhere, their records included.
 
@@ -660,11 +670,6 @@ def _flat_claim(frame: Claim | Ceded) -> tuple[Any, ...]:
     return (*frame[:3], flat(frame.ranges))
 
 
-def _take_paused(value: Any) -> Paused:  # noqa: ANN401
-    queue, group, since_us, is_paused = value
-    return Paused(take_bytes(queue), take_text(group), take_time(since_us), take_flag(is_paused))
-
-
 def _take_prove(value: Any) -> Prove:  # noqa: ANN401
     queue, stream, after, last, seed = value
     bounds = take_ranges((after, last))[0]
@@ -693,7 +698,7 @@ _KINDS: Final[dict[type, tuple[int, Callable[[Any], Sequence[Any]], Callable[...
     Keep: (12, _as_it_is, lambda value: Keep(*_take_leases(value))),
     Release: (13, _as_it_is, _take_release),
     Revoked: (14, _as_it_is, lambda value: Revoked(*_take_leases(value))),
-    Paused: (15, _as_it_is, _take_paused),
+    Paused: (15, _as_it_is, take_paused),
     Claim: (16, _flat_claim, lambda value: Claim(*_take_claim(value))),
     Ceded: (17, _flat_claim, lambda value: Ceded(*_take_claim(value))),
 }

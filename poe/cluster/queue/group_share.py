@@ -111,12 +111,13 @@ class GroupShare:
         """Since when members wait; 0: none does."""
         self._asked_us = 0
         """When one has asked last."""
-        self._paused = Paused(record.queue, record.name, 0, is_paused=False)
         self._due_us: int | None = None
         self._is_due_known = False
         """Whether nothing has changed since that was reckoned."""
         self._past = known.past
         self._effects: list[Effect] = []
+        if self.paused.is_paused:
+            self._state.pause(now_us)
 
     @property
     def is_once(self) -> bool:
@@ -131,7 +132,7 @@ class GroupShare:
     @property
     def paused(self) -> Paused:
         """Return whether nothing is handed out, on all nodes, and since when."""
-        return self._paused
+        return Paused(self.record.queue, self.record.name, *self.knowledge.paused)
 
     # --- What is to be handed out ----------------------------------------------------------------
 
@@ -451,8 +452,6 @@ class GroupShare:
     def peer_up(self, peer: Peer, now_us: int) -> None:
         """Take note that a node is there."""
         self._peers[peer.ref] = now_us
-        if self._paused.since_us:
-            self._effects.append(Tell(peer.ref, self._paused))
         self._go_on(now_us)
 
     def peer_down(self, ref: NodeRef, now_us: int) -> None:
@@ -473,18 +472,13 @@ class GroupShare:
 
     def _pause(self, now_us: int, *, is_paused: bool) -> None:
         """Hand nothing out, on all nodes, or go on."""
-        since_us = min(max(now_us, self._paused.since_us + 1), TIME_MAX_US)
-        self._paused = self._paused._replace(since_us=since_us, is_paused=is_paused)
-        self._effects += [Tell(node, self._paused) for node in sorted(self._peers)]
-        self._obey(now_us)
+        since_us = min(max(now_us, self.paused.since_us + 1), TIME_MAX_US)
+        self._hear_paused(self.paused._replace(since_us=since_us, is_paused=is_paused), now_us)
+        self._effects += [Tell(node, self.paused) for node in sorted(self._peers)]
 
-    def _hear_paused(self, frame: Paused, now_us: int) -> None:
-        if frame[2:] > self._paused[2:]:  # at one time a pause wins
-            self._paused = frame
-            self._obey(now_us)
-
-    def _obey(self, now_us: int) -> None:
-        (self._state.pause if self._paused.is_paused else self._state.resume)(now_us)
+    def _hear_paused(self, said: Paused, now_us: int) -> None:
+        if self.knowledge.join_paused(said.since_us, is_paused=said.is_paused):
+            (self._state.pause if said.is_paused else self._state.resume)(now_us)
 
     # --- Time ------------------------------------------------------------------------------------
 

@@ -107,7 +107,10 @@ class Knowledge:
     written, where the queue has a log.
     """
 
-    __slots__ = ("_group", "_is_logged", "_me", "_news", "_streams", "_unwritten")
+    __slots__ = (
+        "_group", "_is_logged", "_is_pause_news", "_me", "_news", "_streams", "_unwritten",
+        "paused",
+    )  # fmt: skip
 
     def __init__(self, group: str, me: NodeRef, *, is_logged: bool = False) -> None:
         self._group = group
@@ -117,6 +120,9 @@ class Knowledge:
         """What is handed out when it is written; it is only news by then, and not known."""
         self._streams: dict[StreamId, StreamKnowledge] = {}
         self._news: dict[StreamId, StreamKnowledge] = {}
+        self.paused = 0, False
+        """Since when the group is paused, or is not any more; 0: it never was."""
+        self._is_pause_news = False
 
     def streams(self) -> Iterable[StreamId]:
         """Return the streams of which something is known."""
@@ -197,10 +203,24 @@ class Knowledge:
         """Return all that is known of a stream."""
         return self.get(stream).as_known(self._group, stream)
 
+    def join_paused(self, since_us: int, *, is_paused: bool) -> bool:
+        """Join whether the group is paused; return whether that is the latest word."""
+        known_us, was_paused = self.paused
+        # At one time its end wins, else none could follow one at the end of time.
+        if (since_us, was_paused) <= (known_us, is_paused):
+            return False
+        self.paused, self._is_pause_news = (since_us, is_paused), True
+        return True
+
+    def take_pause_news(self) -> bool:
+        """Return whether there was a word of a pause since the last time."""
+        is_news, self._is_pause_news = self._is_pause_news, False
+        return is_news
+
     @property
     def has_news(self) -> bool:
         """Whether something has grown here since news were taken."""
-        return bool(self._news)
+        return bool(self._news) or self._is_pause_news
 
     def take_news(self) -> list[Known]:
         """Return what has grown here since the last time."""

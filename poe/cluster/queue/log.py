@@ -1,14 +1,15 @@
 """What a node writes down of a queue that is to outlive its process, and how it is read again.
 
 Each message of the log says one thing: messages are held, a range is not any more, something is
-known of a group, there is a group, a node has come or gone. All of it may be read twice. So a
-snapshot is nothing but what holds now, written once more; then all before it can go.
+known of a group, there is a group, it is paused, a node has come or gone. All of it may be read
+twice. So a snapshot is nothing but what holds now, written once more; then all before it can go.
 
 Layout of a message: a msgpack array of a text and
     batch   stream, batch
     drop    stream, ranges
     known   what is known, as in `News`
     group   record of a group
+    paused  as the frame `Paused` has it
     node    life of a node, whether it is there
 """
 
@@ -21,12 +22,14 @@ from poe.broker.groups.ranges import Bounds
 from poe.cluster.batch import Batch
 from poe.cluster.frames import (
     Known,
+    Paused,
     flat,
     flat_known,
     take_batch,
     take_group_record,
     take_known,
     take_node,
+    take_paused,
     take_ranges,
     take_stream,
 )
@@ -59,7 +62,7 @@ class Seen(NamedTuple):
     is_there: bool
 
 
-Entry = Kept | Dropped | Known | GroupRecord | Seen
+Entry = Kept | Dropped | Known | GroupRecord | Paused | Seen
 
 
 def encode_entry(entry: Entry) -> bytes:
@@ -73,6 +76,8 @@ def encode_entry(entry: Entry) -> bytes:
             fields = ("known", flat_known(entry))
         case GroupRecord():
             fields = ("group", entry)
+        case Paused():
+            fields = ("paused", entry)
         case Seen(node, is_there):
             fields = ("node", node, is_there)
     body: bytes = msgpack.packb(fields)
@@ -95,6 +100,8 @@ def decode_entry(message: bytes) -> Entry:
                 return take_known(known)
             case ("group", record):
                 return take_group_record(record)
+            case ("paused", paused):
+                return take_paused(paused)
             case ("node", node, bool(is_there)):
                 return Seen(take_node(node), is_there)
         msg = "it is of no known kind"

@@ -22,6 +22,7 @@ from poe.cluster.frames import (
     Known,
     News,
     Outcome,
+    Paused,
     Proof,
     Prove,
     QueueFrame,
@@ -150,19 +151,22 @@ class BestEffortQueue:
         match entry:
             case Kept() | Dropped():
                 self._recovery.take(entry)
-            case Known() | GroupRecord():
+            case Known() | GroupRecord() | Paused():
                 self._recall(entry, now_us)
 
-    def _recall(self, entry: Known | GroupRecord, now_us: int) -> None:
+    def _recall(self, entry: Known | GroupRecord | Paused, now_us: int) -> None:
         """Know again what was written of groups, as far as there is room for it.
 
         Of the rest messages come again; with an error here none ever would.
         """
         try:
-            if isinstance(entry, Known):
-                self._learn(entry, now_us)
-            else:
-                self._agree(entry, now_us)
+            match entry:
+                case Known():
+                    self._learn(entry, now_us)
+                case GroupRecord():
+                    self._agree(entry, now_us)
+                case Paused():
+                    self._hear_share(self.me, entry, now_us)
         except GroupFull as error:
             self._effects.append(Event("not restored", str(error)))
 
@@ -172,6 +176,8 @@ class BestEffortQueue:
             # Nothing that was read of a group would count without it.
             for record in self._groups.values():
                 self._log.write(record)
+            for each in self._pauses():
+                self._log.write(each)
         for entry in self._recovery.unlogged():
             match entry:
                 case Kept(stream, batch):
@@ -444,8 +450,6 @@ class BestEffortQueue:
             self._take_from(before, now_us)
         share = GroupShare(record, self.me, self.copies, now_us, self._may_hold, self._is_gone)
         self._shares[record.name] = share
-        if before is not None:
-            share.hear(self.me, before.paused, now_us)
         last, _ = self.copies.place(self._stream, now_us)
         if last:
             share.skip(self._stream, self.copies.held(self._stream).without(0, last))
@@ -690,6 +694,7 @@ class BestEffortQueue:
         """
         for name in list(self._groups):
             yield self._groups[name]
+        yield from self._pauses()
         for name, each in list(self._shares.items()):
             for stream in list(each.knowledge.streams()):
                 share = self._shares.get(name)
@@ -1061,9 +1066,12 @@ class BestEffortQueue:
         """Take what a share has done: what is to outlive the process is written before answers."""
         taken, effects = share.knowledge.take_news(), share.take_effects()
         news = [part for each in taken for part in parts_of(each)]
+        entries: list[Entry] = [*news]
+        if share.knowledge.take_pause_news():
+            entries.append(share.paused)
         for known in news:
             self._finished(known.stream, now_us)
-        if not news or not self._log.is_there:
+        if not entries or not self._log.is_there:
             self._gossip.note_known(news, now_us)
             self._effects.extend(effects)
             return
@@ -1078,13 +1086,18 @@ class BestEffortQueue:
                 else:
                     self._effects.append(each)
 
-        self._log.write_all(news, written)
+        self._log.write_all(entries, written)
 
     def _tell_digest(self, node: NodeRef, *, is_answer: bool) -> None:
         digest = self._gossip.digest(
             self._shares, self._groups, self._over.forgotten, is_answer=is_answer
         )
         self._effects.append(Tell(node, digest))
+        self._effects.extend([Tell(node, each) for each in self._pauses()])
+
+    def _pauses(self) -> list[Paused]:
+        """Return which groups are paused, and which were."""
+        return [share.paused for share in self._shares.values() if share.paused.since_us]
 
     def _ask_all(self, node: NodeRef, now_us: int) -> None:
         """Ask a node what it holds."""

@@ -173,6 +173,35 @@ def test_a_pause_outlives_a_change_of_options():
     assert nodes.take(0)[1] == nodes.take(1)[1] == []
 
 
+def pause(nodes, number, op="group_pause"):
+    nodes.ask(number, GroupRequest(op, {}))
+
+
+def test_a_pause_that_nobody_heard_is_told_again_and_so_is_its_end():
+    nodes = Wired(2, copies=1)
+    nodes.make_group(0)
+    nodes.put(1, FEW)
+    for op, messages in (("group_pause", []), ("group_resume", FEW)):
+        pause(nodes, 0, op)
+        nodes.lose()
+        nodes.wait(21)
+        assert nodes.take(1)[1] == messages
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_pause_outlives_a_crash_of_the_queue(count):
+    nodes = Wired(count, copies=1)
+    nodes.make_group(0)
+    pause(nodes, 0)
+    nodes.put(0, FEW)
+    nodes.settle()
+    nodes.crash(0)
+    nodes.wait(2)
+    assert nodes.take(0)[1] == []
+    pause(nodes, 0, "group_resume")
+    assert nodes.take(0)[1] == FEW
+
+
 def test_a_deleted_group_is_deleted_everywhere():
     nodes = Wired(2)
     nodes.make_group(0)

