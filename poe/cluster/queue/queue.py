@@ -797,6 +797,9 @@ class BestEffortQueue:
         stream, batch = spread.stream, spread.batch
         key, bounds = (stream, batch.last), (batch.after, batch.last)
         self._counts["put"] += batch.messages_count
+        before = self._spreads.pop(key, None)
+        if before is not None:  # letters come again, whoever had them held until now
+            self._finish(before, now_us)
 
         def hold(outcome: Outcome, now_us: int) -> None:
             spread.heard(self.me, outcome)

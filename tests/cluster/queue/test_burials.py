@@ -4,7 +4,7 @@ import pytest
 
 from poe.cluster.batch import BATCH_BYTES_MAX, PUT_BYTES_MAX, STARTS, Batch
 from poe.cluster.frames import Known, News
-from poe.cluster.queue.effects import Bury
+from poe.cluster.queue.effects import Bury, HandingOver
 from poe.errors import PutTooLarge
 from poe.protocol import envelope
 from poe.protocol.leases import Failed, LeaseRequest
@@ -119,6 +119,24 @@ def test_a_queue_holds_letters_under_their_ids_once():
     for queue in nodes.queues.values():
         found = queue.copies.find(bury.stream, 0, 10, 10, 1 << 20)
         assert found is None or found.count == 2
+
+
+def test_letters_that_come_again_while_they_are_handed_over_are_answered_and_so_is_that():
+    nodes = Wired(2, copies=1)
+    [bury] = buried(dying())
+    leaves = HandingOver("leaves")
+    for token in ("put", "again"):
+        until_us = nodes.now_us + SECOND_US
+        nodes[0].hold(bury.stream, bury.batches[0], token, nodes.now_us, deadline_us=until_us)
+        if token == "put":
+            nodes.settle()
+            nodes.part(0, 1)
+            nodes.heal(0, 1)
+            assert nodes[0].hand_over(leaves, nodes.now_us, deadline_us=until_us) == 1
+            nodes.lose()
+    nodes.wait(2)
+    assert nodes.results["again"].state == "ok"
+    assert leaves in nodes.results
 
 
 def test_letters_that_an_at_most_once_group_does_not_get_are_told():
