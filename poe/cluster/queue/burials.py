@@ -32,6 +32,7 @@ class Burials:
         self._ledger = ledger
         self._batches = batches
         self._number = 0
+        """Of what is buried; they go with the time, and none is that of the group as it was."""
         self._dying: Dying | None = None
         """What is being buried."""
         self._repeat_us = 0
@@ -45,7 +46,7 @@ class Burials:
             batches = self._letters(dying)
             if batches:
                 self._dying = dying
-                self._number += 1
+                self._number = max(self._number + 1, now_us)
                 self._repeat_us = now_us + REPEAT_US
                 record = self._ledger.record
                 stream = letters_of(record, self._ledger.stream(dying.unit))

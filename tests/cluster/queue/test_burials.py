@@ -62,6 +62,19 @@ def test_what_nobody_says_is_held_is_asked_for_again_and_is_the_same():
     assert list(node.share.done(MINE)) == [(0, 2)]
 
 
+def test_what_is_said_to_be_held_of_a_group_before_its_options_changed_ends_nothing_of_it_now():
+    [asked] = buried(dying())
+    now = Node(attempts_max=1)
+    now.sleep(0.1)
+    now.hold(MINE, 0, 2)
+    now.said(now.take()[0], "retry")
+    [asked_now] = buried(now)
+    now.share.buried(asked.number, now.now_us)
+    assert list(now.share.done(MINE)) == []
+    now.share.buried(asked_now.number, now.now_us)
+    assert list(now.share.done(MINE)) == [(0, 2)]
+
+
 def test_two_nodes_bury_a_message_under_one_id():
     ids = []
     for node in (dying(), dying()):
