@@ -54,7 +54,7 @@ class Directory:
         changed = []
         for each in records:
             known = self._records.get(each.name)
-            if known is None and not self._has_room():
+            if known is None and not self._has_place(each):
                 continue
             wins = each if known is None else winner(known, each)
             if wins != known:
@@ -70,7 +70,8 @@ class Directory:
         Raises:
             GroupFull: there is no room for another record.
         """
-        if name not in self._records and not self._has_room():
+        is_new = name not in self._records
+        if is_new and not self._has_place(QueueRecord(name, 1)):
             raise GroupFull("queues", "queues_max", QUEUES_MAX)
 
     def beyond(self, records: Sequence[QueueRecord]) -> list[QueueRecord]:
@@ -84,12 +85,17 @@ class Directory:
             self._digest = xxh3_64_intdigest(msgpack.packb(self.records()))
         return self._digest
 
-    def _has_room(self) -> bool:
+    def _has_place(self, record: QueueRecord) -> bool:
+        """Return whether one more record may be known; for it the oldest deletion is let go.
+
+        The oldest may be this one itself: nodes that know of different ones come to the same.
+        """
         if len(self._records) < QUEUES_MAX:
             return True
-        deleted = [each for each in self._records.values() if each.deleted_us]
-        if not deleted:
+        deleted = [each for each in (record, *self._records.values()) if each.deleted_us]
+        oldest = min(deleted, key=lambda each: (each.deleted_us, each.name), default=record)
+        if oldest is record:
             return False
-        del self._records[min(deleted, key=lambda each: (each.deleted_us, each.name)).name]
+        del self._records[oldest.name]
         self._digest = None
         return True

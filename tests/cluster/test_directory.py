@@ -60,6 +60,15 @@ def test_a_directory_is_bounded_and_forgets_the_oldest_deletion_first():
     assert directory.get(b"7") is not None
 
 
+def test_of_more_deletions_than_there_is_room_for_all_keep_the_last_whoever_heard_of_which():
+    times = range(QUEUES_MAX + 9, 0, -1)
+    deleted = [QueueRecord(b"%05d" % each, 1, deleted_us=us) for each, us in enumerate(times)]
+    one, other = Directory(deleted[:QUEUES_MAX]), Directory(deleted[9:])
+    one.join(other.records())
+    other.join(one.records())
+    assert one.digest() == other.digest() == Directory(deleted[:QUEUES_MAX]).digest()
+
+
 @given(several, st.booleans())
 def test_records_survive_their_frame(told, is_answer):
     frame = node_frames.encode_records(told, is_answer=is_answer)
