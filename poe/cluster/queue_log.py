@@ -1,7 +1,7 @@
 """The log of a queue that outlives its process: messages of a topic of the node's own.
 
 An actor beside the queue's, which so goes on while the disk works: it puts what it is given, in
-order, and says when that is done.
+order, and says when that is done, and durable: whatever `ack` says of topics.
 """
 
 import logging
@@ -63,6 +63,7 @@ class QueueLog(GenServer):
             case Append(numbers, messages):
                 try:
                     pointer = await self._handler.put(self._topic, messages)
+                    await self._handler.sync(self._topic)
                 except PoeError as error:
                     self.cast(self._owner, Appended(numbers, error))
                 else:

@@ -1,8 +1,10 @@
 """Real nodes whose fabric is a few actors: membership, queues, groups, and what survives what."""
 
 import contextlib
+import os
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 
@@ -312,6 +314,27 @@ def test_a_queue_that_persists_is_there_after_a_restart_of_all(cluster):
     wait_until(lambda: held(b, "jobs") == [b"one", b"two"], 5)
     a.control("queue_delete", topic="jobs")
     wait_until(lambda: b"poe.queue.jobs" not in a.control("topics", all=True), 5)
+
+
+@pytest.mark.parametrize("ack", ["memory", "flushed", "fsync"])
+def test_what_a_queue_that_persists_has_taken_is_synced_whatever_topics_do(
+    cluster, tmp_path, monkeypatch, ack
+):
+    synced: dict[Path, int] = {}
+    sync = os.fdatasync
+
+    def note(fd):
+        sync(fd)
+        synced[Path(f"/proc/self/fd/{fd}").readlink()] = os.fstat(fd).st_size
+
+    monkeypatch.setattr(os, "fdatasync", note)
+    nodes = cluster("a", "b", ack=ack, sync_interval=60)
+    wait_for_live(2, *nodes)
+    nodes[0].control("queue_create", topic="jobs", persist=True, copies=2)
+    put(nodes[0], "jobs", b"one")
+    for name in "ab":
+        [log] = (tmp_path / name / "topics" / "poe.queue.jobs").glob("*_data")
+        assert 0 < log.stat().st_size == synced.get(log)
 
 
 def test_a_node_that_is_forgotten_stays_out_until_its_folder_is_another(cluster):
