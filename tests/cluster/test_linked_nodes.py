@@ -371,7 +371,7 @@ def test_of_a_copied_folder_the_earlier_life_leaves_and_serves_its_topics_on(
         with pytest.raises(IdentityConflict):
             put(b, "jobs", b"one", copies=1)
         assert b.put("local", b"still served") > 0
-        wait_until(lambda: states(a)["twin"] == ("joined", "live"), 5)
+        wait_until(lambda: states(a).get("twin") == ("joined", "live"), 5)
         wait_for_live(2, twin)
 
 
