@@ -16,7 +16,7 @@ from poe.cluster.identity import NodeRef, Peer
 from poe.cluster.members.membership import Down, MemberGone, PaceChanged, Up
 from poe.cluster.members.table import Member
 from poe.cluster.queue.effects import Bury
-from poe.cluster.queue_record import GroupRecord
+from poe.cluster.queue_record import GroupRecord, QueueRecord
 from poe.errors import PoeError
 
 FABRIC: Final = "fabric"
@@ -149,8 +149,9 @@ class BuryLetters(NamedTuple):
 
     source: ActorRef
     """The actor of the queue that the group takes from, which hears `LettersBuried`."""
-    copies: int
-    """On how many nodes they are to be, where the other queue is made by them."""
+    like: QueueRecord
+    """The queue that the group takes from: one that is made by them is on as many nodes, and
+    outlives the process where that does."""
     letters: Bury
 
 

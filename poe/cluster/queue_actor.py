@@ -299,7 +299,7 @@ class QueueActor(GenServer):
             case PutDone(token, result):
                 self._end_put(token, result)
             case Bury():
-                self.cast(QUEUES, BuryLetters(self.ref, self._queue.record.copies, effect))
+                self.cast(QUEUES, BuryLetters(self.ref, self._queue.record, effect))
             case Answer(_Asker() as asker, LeasedCopies() as leased):
                 self._answer_lease(asker, leased)
             case Answer(Call() | _Asker() as asker, value):

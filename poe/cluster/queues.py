@@ -167,6 +167,9 @@ class Queues(GenServer):
         self._members = set(known.members)
         self._gone = {each.node: each for each in known.gone}
         self._directory.join(read_queues(parts.files))
+        for record in self._directory.records():
+            if record.deleted_us:  # the last life may have ended in the midst of that
+                await self._drop_log(record)
         for name in self._directory.names():
             await self._start(name)
         self.send_after(_GOSSIP_S, _GOSSIP)
@@ -375,7 +378,11 @@ class Queues(GenServer):
         self._delays.forget(name)
         self._groups = {key: each for key, each in self._groups.items() if each.queue != name}
         self._parts.shelf.drop(name)
-        topic = LOG_TOPIC_PREFIX + name
+        await self._drop_log(record)
+
+    async def _drop_log(self, record: QueueRecord) -> None:
+        """Delete what was written of a queue that was deleted; else it would be the next one's."""
+        topic = LOG_TOPIC_PREFIX + record.name
         if record.persist and self._parts.routes.is_own(topic):
             try:
                 await self._handler.ask_registry(Delete(topic))
@@ -468,7 +475,8 @@ class Queues(GenServer):
         try:
             name = asked.letters.queue
             if self._directory.find(name) is None:
-                await self._take([self._new_record(name, {"copies": asked.copies})])
+                properties = {"copies": asked.like.copies, "persist": asked.like.persist}
+                await self._take([self._new_record(name, properties)])
             self.cast(await self._find(FindQueue(name)), asked)
         except PoeError as error:
             logger.error("dead letters wait: %s", error, extra=ONCE_A_MINUTE)

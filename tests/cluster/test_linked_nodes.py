@@ -316,6 +316,38 @@ def test_a_queue_that_persists_is_there_after_a_restart_of_all(cluster):
     wait_until(lambda: b"poe.queue.jobs" not in a.control("topics", all=True), 5)
 
 
+def test_dead_letters_outlive_the_processes_as_the_queue_does_that_they_come_from(cluster):
+    (a,) = cluster("a", copies=1)
+    a.control("queue_create", topic="jobs", persist=True)
+    put(a, "jobs", b"one")
+    with a.queue("jobs", group="g") as queue, queue.get(timeout_s=5) as job:
+        job.dead("no hope")
+    wait_until(lambda: b"g.dead" in [each["name"] for each in a.control("queues")], 5)
+    wait_until(lambda: len(held(a, "g.dead")) == 1, 5)
+    a.stop()
+    a.start()
+    wait_until(lambda: len(held(a, "g.dead")) == 1, 5)
+
+
+def test_what_a_deleted_queue_held_does_not_come_back_where_the_node_died_before_it_was_gone(
+    cluster, tmp_path
+):
+    (a,) = cluster("a", copies=1)
+    a.control("queue_create", topic="jobs", persist=True)
+    put(a, "jobs", b"one")
+    a.stop()
+    log = tmp_path / "a" / "topics" / "poe.queue.jobs"
+    shutil.copytree(log, tmp_path / "log")
+    a.start()
+    a.control("queue_delete", topic="jobs")
+    a.stop()
+    shutil.copytree(tmp_path / "log", log, dirs_exist_ok=True)
+    a.start()
+    wait_until(lambda: b"poe.queue.jobs" not in a.control("topics", all=True), 5)
+    a.control("queue_create", topic="jobs", persist=True)
+    assert held(a, "jobs") == []
+
+
 @pytest.mark.parametrize("ack", ["memory", "flushed", "fsync"])
 def test_what_a_queue_that_persists_has_taken_is_synced_whatever_topics_do(
     cluster, tmp_path, monkeypatch, ack
