@@ -132,9 +132,10 @@ class QueueActor(GenServer):
 
     async def _recover(self) -> None:
         topic = LOG_TOPIC_PREFIX + self._parts.record.name
-        self._log = await self.start_link(QueueLog, self.ref, topic, self._parts.routes)
-        async for message in read_log(self, topic, self._parts.routes):
+        routes, pointer = self._parts.routes, 0
+        async for pointer, message in read_log(self, topic, routes):  # noqa: B007 - the last one
             self._queue.recover(message, self._now_us())
+        self._log = await self.start_link(QueueLog, self.ref, topic, routes, pointer)
         self._queue.recovered(self._now_us())
 
     def describe_role(self) -> str:

@@ -49,13 +49,14 @@ class Appended(NamedTuple):
 class QueueLog(GenServer):
     """Puts what a queue writes."""
 
-    def init(self, owner: ActorRef, topic: bytes, routes: RoutingTable) -> None:
-        """Begin behind what the topic holds."""
+    def init(self, owner: ActorRef, topic: bytes, routes: RoutingTable, pointer: int) -> None:
+        """Begin behind what the topic holds: the last message of earlier lives has this pointer."""
         self._owner = owner
         self._topic = topic
         self._handler = RequestHandler(cast("GenServer", proxy(self)), routes)
-        self._ends: deque[tuple[int, int]] = deque()
-        """Of each `Append`, last number and pointer; those before the newest trim are gone."""
+        self._ends: deque[tuple[int, int]] = deque([(0, pointer)])
+        """Of earlier lives, and of each `Append`: last number and pointer. Those before the newest
+        trim are gone."""
 
     async def handle_cast(self, message: Append | LetGo) -> None:
         """Put messages, or trim the topic."""
@@ -83,8 +84,10 @@ class QueueLog(GenServer):
                 logger.error("topic %r is not trimmed: %s", self._topic, error)
 
 
-async def read_log(actor: GenServer, topic: bytes, routes: RoutingTable) -> AsyncIterator[bytes]:
-    """Yield the messages of a log, oldest first; what is damaged is left out, and told."""
+async def read_log(
+    actor: GenServer, topic: bytes, routes: RoutingTable
+) -> AsyncIterator[tuple[int, bytes]]:
+    """Yield the messages of a log and their pointers; what is damaged is left out, and told."""
     handler = RequestHandler(cast("GenServer", proxy(actor)), routes)
     pointer = 0
     while True:
@@ -100,6 +103,5 @@ async def read_log(actor: GenServer, topic: bytes, routes: RoutingTable) -> Asyn
                 raise
             pointer = error.pointer
             continue
-        pointer = int(records.pointers[-1])
-        for message in records.messages():
-            yield message
+        for pointer, message in records.pairs():
+            yield pointer, message

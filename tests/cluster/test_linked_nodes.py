@@ -348,6 +348,28 @@ def test_what_a_deleted_queue_held_does_not_come_back_where_the_node_died_before
     assert held(a, "jobs") == []
 
 
+def test_the_log_of_a_queue_that_is_written_anew_at_each_start_does_not_grow(
+    cluster, tmp_path, monkeypatch
+):
+    (a,) = cluster("a", copies=1, size_limit=10_000)
+    a.control("queue_create", topic="jobs", persist=True)
+    for _ in range(10):
+        put(a, "jobs", *[bytes(1000)] * 10)
+    with a.queue("jobs", group="g") as queue:
+        for _ in range(90):
+            queue.get(timeout_s=5).ack()
+    monkeypatch.setattr("poe.cluster.queue.log.LOG_BYTES_MIN", 10_000)
+    sizes = []
+    for number in range(4):
+        a.stop()
+        a.start()
+        wait_until(lambda: len(held(a, "jobs")) == 10 + number, 5)  # noqa: B023
+        put(a, "jobs", b"behind all that is written anew")
+        log = (tmp_path / "a" / "topics" / "poe.queue.jobs").glob("*_data")
+        sizes.append(sum(each.stat().st_size for each in log))
+    assert max(sizes) < 50_000, sizes
+
+
 @pytest.mark.parametrize("ack", ["memory", "flushed", "fsync"])
 def test_what_a_queue_that_persists_has_taken_is_synced_whatever_topics_do(
     cluster, tmp_path, monkeypatch, ack
