@@ -143,8 +143,11 @@ class Queues(GenServer):
 
     async def init(self, parts: QueuesParts) -> None:
         """Begin with the queues that are written down, and those that outlived a crash."""
-        offset_us = parts.clock.now_us() - int(self.monotonic_s() * _US)
-        self._parts = replace(parts, clock_offset_us=offset_us)
+        shelf = parts.shelf
+        if shelf.clock_offset_us is None:
+            # It stays: a clock that is set back would have what a queue says taken for old news.
+            shelf.clock_offset_us = parts.clock.now_us() - int(self.monotonic_s() * _US)
+        self._parts = replace(parts, clock_offset_us=shelf.clock_offset_us)
         self._handler = RequestHandler(cast("GenServer", proxy(self)), parts.routes)
         self._table = parts.routes.queues = QueueTable()
         self._directory = parts.shelf.directory

@@ -14,12 +14,14 @@ EVENTS_MAX: Final = 256
 
 
 class Shelf:
-    """Directory, copies of each queue, and what has happened lately."""
+    """Directory, copies of each queue, what time it is to them, and what has happened lately."""
 
     def __init__(self) -> None:
         self.directory = Directory()
         self.events: deque[tuple[int, str, str]] = deque(maxlen=EVENTS_MAX)
         """When, what kind, and more in words."""
+        self.clock_offset_us: int | None = None
+        """The wall clock less the monotonic one, as it was at first; None: nobody has looked."""
         self._copies: dict[bytes, Copies] = {}
 
     def copies(self, queue: bytes) -> Copies:

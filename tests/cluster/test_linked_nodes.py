@@ -299,6 +299,28 @@ def test_the_cluster_goes_on_with_what_it_held_whichever_actor_is_killed(cluster
     wait_until(lambda: held(b, "jobs") == [b"one", b"two"], 5)
 
 
+class Wall:
+    """A clock that can be set wrong."""
+
+    offset_us = 0
+
+    def now_us(self):
+        return time.time_ns() // 1000 + self.offset_us
+
+
+def test_a_clock_that_is_set_back_before_a_crash_takes_no_queue_back_in_time(cluster):
+    wall = Wall()
+    (a,) = cluster("a", copies=1, clock=wall)
+    put(a, "jobs", b"one")
+    wall.offset_us = -3_600_000_000
+    a.system.exit("queues", "kill")
+    wait_until(lambda: a.system.whereis("queues") is not None, 5)
+    wait_until(lambda: held(a, "jobs") == [b"one"], 5)
+    put(a, "later", b"two")
+    later, jobs = sorted(a.control("queues"), key=lambda each: each["name"] == b"jobs")
+    assert later["created_us"] > jobs["created_us"]
+
+
 def test_a_queue_that_persists_is_there_after_a_restart_of_all(cluster):
     a, b = cluster("a", "b")
     wait_for_live(2, a, b)
