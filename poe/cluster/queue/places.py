@@ -48,8 +48,11 @@ class Places:
         for unit in to if isinstance(to, dict) else units or sorted(streams):
             if unit not in streams:
                 raise UnknownTopic(unit)
-            place = to[unit] if isinstance(to, dict) else self._place(streams[unit], to)
-            moved[unit] = [self.floor(streams[unit]), place, self._count(streams[unit], place)]
+            stream = streams[unit]
+            place = to[unit] if isinstance(to, dict) else self._place(stream, to)
+            # What is put later is passed over by nobody: it could never be had again.
+            place = min(place, max(now_us - 1, self._last(stream)))
+            moved[unit] = [self.floor(stream), place, self._count(stream, place)]
         if not dry:
             self._ledger.state.reset({}, now_us, force=force)
             for unit, (_, place, _) in moved.items():

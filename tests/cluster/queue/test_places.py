@@ -2,7 +2,9 @@
 
 import pytest
 
+from poe.cluster.batch import Batch
 from poe.errors import GroupActive, OptionError, UnknownTopic
+from poe.record import POINTER_MAX
 from tests.cluster.queue.sharing import ITS, MINE, Node, X
 
 UNIT = b"jobs@0101010101010101.1"
@@ -39,6 +41,18 @@ def test_a_reset_passes_over_what_comes_before_a_place():
     assert reset(node, "newest") == {UNIT: [4, 10, 6]}
     [news] = node.share.knowledge.take_news()
     assert news.done == ((0, 10),)
+
+
+@pytest.mark.parametrize("to", [POINTER_MAX, {UNIT: POINTER_MAX}])
+def test_a_reset_passes_over_nothing_that_is_not_put_yet(to):
+    node = Node(members=())
+    node.hold(MINE, 0, 10)
+    assert reset(node, to) == {UNIT: [0, node.now_us - 1, 10]}
+    batch = Batch.encode([b"later"], 10, node.now_us)
+    node.copies.add(MINE, batch)
+    node.share.arrived(MINE, batch.after, batch.last, node.now_us)
+    assert reset(node, to)[UNIT][1] == node.now_us
+    assert list(node.share.done(MINE)) == [(0, node.now_us)]
 
 
 def test_a_reset_ends_members_if_it_is_forced():
