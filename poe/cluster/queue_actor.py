@@ -6,7 +6,6 @@ anew after a crash hands them in, and the rest is learned from other nodes.
 
 import logging
 import random
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -253,10 +252,12 @@ class QueueActor(GenServer):
         found = letters.letters
         now_us = self._now_us()
         burial = _Burial(letters, len(found.batches))
-        with suppress(TooFewNodes):
+        try:
             for batch in found.batches:
                 until_us = now_us + _BURIAL_US
                 self._queue.hold(found.stream, batch, burial, now_us, deadline_us=until_us)
+        except TooFewNodes as error:
+            logger.error("dead letters wait: %s", error, extra=ONCE_A_MINUTE)
 
     def _note_burial(self, burial: "_Burial", result: PutResult) -> None:
         burial.left_count -= result.state == "ok"

@@ -338,6 +338,17 @@ def test_a_queue_that_persists_is_there_after_a_restart_of_all(cluster):
     wait_until(lambda: b"poe.queue.jobs" not in a.control("topics", all=True), 5)
 
 
+def test_it_is_told_that_dead_letters_wait_for_nodes_to_hold_them(cluster, caplog):
+    (a,) = cluster("a", copies=1)
+    a.control("queue_create", topic="g.dead", copies=2)
+    put(a, "jobs", b"one")
+    with a.queue("jobs", group="g") as queue, queue.get(timeout_s=5) as job:
+        job.dead("no hope")
+    wait_until(lambda: "dead letters wait: 2 copies were asked for" in caplog.text, 5)
+    cluster("b")
+    wait_until(lambda: len(held(a, "g.dead")) == 1, 10)
+
+
 def test_dead_letters_outlive_the_processes_as_the_queue_does_that_they_come_from(cluster):
     (a,) = cluster("a", copies=1)
     a.control("queue_create", topic="jobs", persist=True)
