@@ -1,7 +1,7 @@
 """Turn filters of Spark into what a read need not look at: bounds of pointers, and topics.
 
-Timestamps are pointers with another type, so filters on either move the same bounds; no column of
-ours is ever null. What is not understood stays with Spark.
+Timestamps are pointers with another type, so filters on either move the same bounds; neither they
+nor topics are ever null. What is not understood stays with Spark.
 """
 
 from collections.abc import Iterable
@@ -47,7 +47,7 @@ class Pushdown:
         """Take in a filter; tell whether it is applied in full."""
         column = getattr(filter_, "attribute", ())
         if isinstance(filter_, IsNotNull):
-            return column in {("topic",), ("pointer",), ("timestamp",), ("message",)}
+            return column in {("topic",), ("pointer",), ("timestamp",)}
         if column in {("pointer",), ("timestamp",)}:
             return self._bound(filter_)
         inner = filter_.child if isinstance(filter_, Not) else filter_
