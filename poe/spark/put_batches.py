@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import BinaryType, DataType, StringType, StructType
+from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructType
 
 from poe.errors import RowsRefused
 from poe.protocol import JoinedBatch
@@ -21,8 +21,10 @@ PUT_BYTES = 4 * 1024 * 1024
 
 _LENGTH_SIZE = 4
 _NOTHING = pa.scalar(b"", pa.large_binary())
-_TOPIC, _MESSAGE = "topic", "message"
-_OF_AN_ENVELOPE = ("key", "headers")
+_TOPIC, _MESSAGE, _KEY, _HEADERS = "topic", "message", "key", "headers"
+_OF_AN_ENVELOPE = (_KEY, _HEADERS)
+_TEXT = (BinaryType, StringType)
+"""Text is stored as UTF-8."""
 _OF_A_READ = {
     *(_TOPIC, _MESSAGE, "pointer", "timestamp", "ordinal", "segment", "partition"),
     *_OF_AN_ENVELOPE,
@@ -34,8 +36,8 @@ def check_columns(schema: StructType, topic: str | None) -> None:
     """Refuse columns that cannot be put onto a topic.
 
     Raises:
-        RowsRefused: the column `message` is missing or neither binary nor string, no topic is
-            named, or there is a column that would be lost.
+        RowsRefused: the column `message` is missing, no topic is named, a column has a type that
+            cannot be stored, or there is one that would be lost.
     """
     kinds: dict[str, DataType] = {field.name: field.dataType for field in schema}
     needed = (_MESSAGE,) if topic is not None else (_MESSAGE, _TOPIC)
@@ -44,11 +46,14 @@ def check_columns(schema: StructType, topic: str | None) -> None:
             way_out = "" if name == _MESSAGE else ", or use option('topic', …)"
             msg = f"there is no column {name!r}, only {', '.join(kinds)}; select one as it{way_out}"
             raise RowsRefused(msg)
-    if not isinstance(kinds[_MESSAGE], BinaryType | StringType):
-        msg = (
-            f"column 'message' is of type {kinds[_MESSAGE].simpleString()}; "
-            "cast it to binary or string"
-        )
+    for name in (_MESSAGE, _KEY):
+        if name in kinds and not isinstance(kinds[name], _TEXT):
+            told = kinds[name].simpleString()
+            msg = f"column {name!r} is of type {told}; cast it to binary or string"
+            raise RowsRefused(msg)
+    if _HEADERS in kinds and not _are_headers(kinds[_HEADERS]):
+        told = kinds[_HEADERS].simpleString()
+        msg = f"column 'headers' is of type {told}; cast it to map<string,binary>"
         raise RowsRefused(msg)
     if topic is None and not isinstance(kinds[_TOPIC], StringType):
         msg = f"column 'topic' is of type {kinds[_TOPIC].simpleString()}; cast it to string"
@@ -62,6 +67,14 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         raise RowsRefused(msg)
 
 
+def _are_headers(kind: DataType) -> bool:
+    return (
+        isinstance(kind, MapType)
+        and isinstance(kind.keyType, StringType)
+        and isinstance(kind.valueType, _TEXT)
+    )
+
+
 class Keyed(NamedTuple):
     """Messages with keys or headers, which only a topic with envelopes can have."""
 
@@ -69,7 +82,7 @@ class Keyed(NamedTuple):
     """None is a tombstone."""
 
     keys: list[bytes | None]
-    headers: list[Mapping[str, bytes] | None]
+    headers: list[Mapping[str, bytes]]
 
 
 Batch: TypeAlias = JoinedBatch | Keyed
@@ -81,7 +94,8 @@ def put_batches(
     """Yield (topic, batch); all rows go to `topic`, or each to what its column `topic` says.
 
     Raises:
-        RowsRefused: a message or a topic is null or empty; earlier rows were yielded.
+        RowsRefused: a message or a topic is null or empty, or a header is null; earlier rows were
+            yielded.
     """
     row_count = 0
     for rows in _gathered(batches):
@@ -90,7 +104,7 @@ def put_batches(
             _check_each(topics, _TOPIC, row_count)
         if _have_keys(rows):
             names = [topic.encode()] * rows.num_rows if topic is not None else topics.to_pylist()
-            yield from _keyed(names, rows)
+            yield from _keyed(names, rows, row_count)
         else:
             messages = _as_binary(rows, _MESSAGE)
             _check_each(messages, _MESSAGE, row_count)
@@ -110,7 +124,7 @@ def _have_keys(rows: pa.Table) -> bool:
     )
 
 
-def _keyed(names: list[bytes], rows: pa.Table) -> Iterator[tuple[bytes, Keyed]]:
+def _keyed(names: list[bytes], rows: pa.Table, rows_before: int) -> Iterator[tuple[bytes, Keyed]]:
     """Yield messages with keys and headers, topic by topic, cut where a put is full."""
     nothing = [None] * rows.num_rows
     columns = [
@@ -119,12 +133,15 @@ def _keyed(names: list[bytes], rows: pa.Table) -> Iterator[tuple[bytes, Keyed]]:
     ]
     groups: dict[bytes, Keyed] = {}
     sizes: dict[bytes, int] = {}
-    for name, value, key, headers in zip(names, *columns, strict=True):
+    told = zip(names, *columns, strict=True)
+    for row, (name, value, key, headers) in enumerate(told, rows_before):
         group = groups.setdefault(name, Keyed([], [], []))
         group.values.append(_bytes(value))
         group.keys.append(_bytes(key))
-        group.headers.append(None if headers is None else dict(headers))
-        sizes[name] = sizes.get(name, 0) + len(value or b"") + len(key or b"")
+        found = _header_bytes(headers or [], row)
+        group.headers.append(found)
+        in_headers = sum(map(len, [*found, *found.values()]))
+        sizes[name] = sizes.get(name, 0) + len(value or b"") + len(key or b"") + in_headers
         if sizes[name] >= PUT_BYTES or len(group.values) >= PUT_COUNT:
             yield name, groups.pop(name)
             sizes[name] = 0
@@ -133,6 +150,19 @@ def _keyed(names: list[bytes], rows: pa.Table) -> Iterator[tuple[bytes, Keyed]]:
 
 def _bytes(value: bytes | str | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
+
+
+def _header_bytes(headers: list[tuple[str, bytes | str | None]], row: int) -> dict[str, bytes]:
+    found = {}
+    for name, value in headers:
+        if value is None:
+            msg = (
+                f"row {row} of the partition has no value for header {name!r}, which no topic can "
+                "store; leave it out with map_filter(headers, (name, value) -> value IS NOT NULL)"
+            )
+            raise RowsRefused(msg)
+        found[name] = value.encode() if isinstance(value, str) else value
+    return found
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

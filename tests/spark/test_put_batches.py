@@ -4,13 +4,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, MapType, StringType, StructField, StructType
 
 from poe.errors import RowsRefused
 from poe.protocol import JoinedBatch
 from poe.protocol.put import join_batch
 from poe.spark import put_batches as module
-from poe.spark.put_batches import check_columns, put_batches
+from poe.spark.put_batches import Keyed, check_columns, put_batches
 
 pytestmark = pytest.mark.spark
 
@@ -129,8 +129,46 @@ def test_columns_of_a_read_can_be_written_again():
         ({"message": BinaryType()}, None, r"no column 'topic', .*option\('topic'"),
         ({"message": BinaryType(), "topic": LongType()}, None, "'topic' is of type bigint"),
         ({"message": BinaryType(), "user": StringType()}, "t", "'user' would be lost.*to_json"),
+        ({"message": BinaryType(), "key": LongType()}, "t", "'key' is of type bigint; cast it"),
+        ({"message": BinaryType(), "headers": StringType()}, "t", r"'headers' is of type string"),
+        (
+            {"message": BinaryType(), "headers": MapType(StringType(), LongType())},
+            "t",
+            r"'headers' is of type map<string,bigint>; cast it to map<string,binary>",
+        ),
     ],
 )
 def test_columns_that_no_topic_can_take_are_refused_with_the_way_out(columns, topic, words):
     with pytest.raises(RowsRefused, match=words):
         check_columns(schema(**columns), topic)
+
+
+def keyed(key, headers, message=b"m"):
+    types = [("message", pa.binary()), ("key", key.type), ("headers", headers.type)]
+    return pa.record_batch([[message] * len(key), key, headers], pa.schema(types))
+
+
+def texts(*rows):
+    return pa.array(rows, pa.map_(pa.string(), pa.string()))
+
+
+def test_keys_and_headers_that_are_text_become_utf_8():
+    kinds = {"key": StringType(), "headers": MapType(StringType(), StringType())}
+    check_columns(schema(message=StringType(), **kinds), "t")
+    rows = keyed(pa.array(["ä", None]), texts([("h", "ö")], None))
+    ((_, batch),) = put_batches([rows], "t")
+    assert batch == Keyed([b"m", b"m"], ["ä".encode(), None], [{"h": "ö".encode()}, {}])
+
+
+def test_row_with_a_header_without_a_value_is_told_with_its_number(monkeypatch):
+    monkeypatch.setattr(module, "PUT_COUNT", 2)
+    rows = keyed(pa.array(["k", "k", "k", "k"]), texts(None, None, None, [("h", None)]))
+    with pytest.raises(RowsRefused, match=r"row 3 .*no value for header 'h'.*map_filter"):
+        list(put_batches([rows.slice(0, 2), rows.slice(2)], "t"))
+
+
+def test_large_headers_are_cut_by_bytes_too(monkeypatch):
+    monkeypatch.setattr(module, "PUT_BYTES", 100)
+    rows = keyed(pa.array(["k"] * 4), texts(*[[("h", "x" * 60)]] * 4))
+    puts = [batch for _, batch in put_batches([rows], "t") if isinstance(batch, Keyed)]
+    assert [len(batch.values) for batch in puts] == [2, 2]
