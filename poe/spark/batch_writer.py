@@ -1,6 +1,6 @@
 """Writes a DataFrame onto topics: all of its rows, or none where one of its tasks fails."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -8,10 +8,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from poe.errors import OptionError
-from poe.spark.put_batches import check_columns, put_batches
+from poe.spark.put_batches import Batch, check_columns, put_batches
 from poe.spark.retrying_socket import RetryingSocket
 from poe.spark.staging import StagedRange, Staging
-from poe.spark.targets import Targets
+from poe.spark.targets import Targets, check_new
 from poe.spark.write_options import WriteOptions
 
 
@@ -21,6 +21,8 @@ class Staged(WriterCommitMessage):
 
     staging: Staging
     ranges: list[StagedRange]
+    new: frozenset[bytes]
+    """Topics that were not there, see `check_new`."""
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -52,13 +54,12 @@ class BatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Stage the rows of one task."""
         with connect(self._options) as server:
-            puts = Targets(server).of(put_batches(iterator, self._options.topic))
-            return Staged(self._staging, self._staging.stage(server, puts))
+            return staged(self._staging, server, put_batches(iterator, self._options.topic))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Bring what all tasks have staged onto its topics."""
         with connect(self._options) as server:
-            self._staging.commit(server, self._epoch, ranges_of(messages))
+            commit(self._staging, server, self._epoch, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Delete what was staged; a named producer's stays, since a repeat may go on with it."""
@@ -85,7 +86,20 @@ def connect(options: WriteOptions) -> RetryingSocket:
     return RetryingSocket(options.servers, options.retry_timeout)
 
 
-def ranges_of(messages: list[WriterCommitMessage | None]) -> list[StagedRange]:
-    """Return what tasks have staged, in the order of their partitions."""
-    staged = [message for message in messages if isinstance(message, Staged)]
-    return [each for message in staged for each in message.ranges]
+def staged(staging: Staging, server: RetryingSocket, puts: Iterable[tuple[bytes, Batch]]) -> Staged:
+    """Stage the rows of one task, and return what it reports."""
+    targets = Targets(server)
+    ranges = staging.stage(server, targets.of(puts))
+    return Staged(staging, ranges, frozenset(targets.new))
+
+
+def commit(
+    staging: Staging,
+    server: RetryingSocket,
+    epoch: int,
+    messages: list[WriterCommitMessage | None],
+) -> None:
+    """Bring what all tasks have staged onto its topics, in the order of their partitions."""
+    told = [message for message in messages if isinstance(message, Staged)]
+    check_new(server, frozenset().union(*(message.new for message in told)))
+    staging.commit(server, epoch, [each for message in told for each in message.ranges])

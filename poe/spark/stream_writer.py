@@ -8,10 +8,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from poe.spark.batch_writer import Staged, check_write, connect, ranges_of
+from poe.spark.batch_writer import Staged, check_write, commit, connect, staged
 from poe.spark.put_batches import put_batches
 from poe.spark.staging import Staging
-from poe.spark.targets import Targets
 from poe.spark.write_options import WriteOptions
 
 _QUERY_ID = "sql.streaming.queryId"
@@ -45,15 +44,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         staging = Staging(UUID(query_id).bytes, prefix=self._options.staging_prefix)
         with connect(self._options) as server:
             staging.open(server)
-            puts = Targets(server).of(put_batches(iterator, self._options.topic))
-            return Staged(staging, staging.stage(server, puts))
+            return staged(staging, server, put_batches(iterator, self._options.topic))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Bring what all tasks have staged onto its topics."""
         stagings = {message.staging for message in messages if isinstance(message, Staged)}
         with connect(self._options) as server:
             for staging in stagings:  # one, or none where there was no task
-                staging.commit(server, batchId, ranges_of(messages))
+                commit(staging, server, batchId, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Leave all as it is: the micro-batch is tried again, perhaps with what is staged here."""

@@ -27,6 +27,8 @@ class Targets:
     def __init__(self, server: RetryingSocket) -> None:
         self._server = server
         self._known: dict[bytes, DescribedTopic | None] = {}
+        self.new: set[bytes] = set()
+        """Topics that were not there; for them messages were told as they are, see `check_new`."""
         self._turn = random.randrange(1 << 16)  # noqa: S311 - no secret
 
     def of(self, puts: Iterable[tuple[bytes, Batch]]) -> Iterator[tuple[bytes, Messages]]:
@@ -44,6 +46,7 @@ class Targets:
                 continue
             found = self._known[topic]
             if found is None or not found.is_told:
+                self.new.add(topic)
                 yield topic, batch
                 continue
             self._turn += 1
@@ -85,6 +88,27 @@ class Targets:
         except NotAuthorized as refused:
             # Whoever may write a topic may describe it.
             raise NotAuthorized("write", refused.resource) from refused
+
+
+def check_new(server: RetryingSocket, topics: Iterable[bytes]) -> None:
+    """Make sure that topics which were not there when rows were staged have no envelopes now.
+
+    Rows with keys, of another task or of the same, may have made them; the others have none, and
+    who reads the topic would stumble over them.
+
+    Raises:
+        RowsRefused: one has.
+        PoeError: the server's refusal.
+    """
+    for topic in topics:
+        found = server.call(Socket.find_topic, topic)
+        if found is not None and found.properties.envelope:
+            msg = (
+                f"topic {topic_text(topic)!r} was made with envelopes, for rows with a key or "
+                "headers, while others without were on their way; nothing is stored: write again, "
+                "now that it is there"
+            )
+            raise RowsRefused(msg)
 
 
 def _enveloped(batch: JoinedBatch) -> list[bytes]:

@@ -4,6 +4,7 @@ from contextlib import closing
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from poe.client.producer.murmur2 import murmur2
 from poe.errors import InvalidEnvelope, RowsRefused, UnknownTopic
@@ -15,7 +16,7 @@ from poe.spark.broker_segments import BrokerSegments
 from poe.spark.put_batches import put_batches
 from poe.spark.retrying_socket import RetryingSocket
 from poe.spark.targets import Targets
-from tests.spark.sources import batch_table, messages, stream_reader, table
+from tests.spark.sources import batch_table, data_source, messages, stream_reader, table
 
 pytestmark = pytest.mark.spark
 
@@ -93,6 +94,32 @@ def test_a_topic_for_rows_with_keys_is_made_with_envelopes(node):
     with RetryingSocket([Server(*node.address)], 5) as server:
         list(Targets(server).of((b"made", batch) for _, batch in keyed_rows()))
     assert node.describe("made").properties.envelope
+
+
+def written(node, *tasks):
+    """Write rows with keys as Spark does: each of the tasks has some of them."""
+    host, port = node.address
+    source = data_source(host=host, port=port, topic="t")
+    schema = StructType([StructField("message", BinaryType()), StructField("key", BinaryType())])
+    writer = source.writer(schema, overwrite=False)
+    reports = [
+        writer.write(iter([pa.record_batch(rows, pa.schema(list(KEYED)[:2]))])) for rows in tasks
+    ]
+    try:
+        writer.commit(reports)
+    except RowsRefused:
+        writer.abort(reports)
+        raise
+
+
+def test_rows_without_keys_get_no_topic_that_others_have_made_with_envelopes(node):
+    without, with_key = [[b"a"], [None]], [[b"b"], [b"k"]]
+    with pytest.raises(RowsRefused, match=r"'t' was made with envelopes.*nothing is stored"):
+        written(node, without, with_key)
+    written(node, without, with_key)
+    host, port = node.address
+    read = batch_table(host=host, port=port, topic="t").to_pylist()
+    assert [(row["message"], row["key"]) for row in read] == [(b"a", None), (b"b", b"k")]
 
 
 def test_keys_and_headers_are_not_lost_silently(node):
