@@ -1,7 +1,8 @@
 """Reads topics as a stream: offsets and partitions in the driver, messages in the executors.
 
 An offset is {topic: pointer}: everything up to the pointer was read. A topic that is not in it is
-read from its oldest message, so topics that are made later, and match, join in by themselves.
+read from its oldest message, or from where the query was told to begin, so topics that are made
+later, and match, join in by themselves.
 """
 
 import contextlib
@@ -139,7 +140,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._take_aim()
         backlogs = {}
         for topic in sorted({*filter(self._options.has_chosen, start), *self._topics()}):
-            backlog = self._backlog(topic, start.get(topic, 0))
+            backlog = self._backlog(topic, start)
             if backlog:
                 backlogs[topic] = backlog
         newest = {topic: backlog[-1].last for topic, backlog in backlogs.items()}
@@ -168,11 +169,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         segments, options = self._segments(), self._options
         ranges: list[SegmentRange] = []
         for topic, last in end.items():
-            after = start.get(topic, 0)
+            after = self._after(topic, start)
             if after < last:
                 segments.expect(topic, last)
                 stored = self._stored(topic, after)
-                self._check_kept(topic, after, last, stored)
+                self._check_kept(topic, start, last, stored)
                 ranges += within(stored, after, last, segments.span)
         parts = partitions(
             ranges, segments.span, options.target_partition_bytes, options.min_partitions
@@ -238,15 +239,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._segments().segments(topic, after)
         return []
 
-    def _backlog(self, topic: str, after: int) -> list[SegmentRange]:
+    def _after(self, topic: str, start: Offset) -> int:
+        """Return behind which pointer a topic is read."""
+        starting = self._options.starting_pointer
+        # What comes later is newer than all that was there at the latest.
+        return start.get(topic, 0 if starting == POINTER_MAX else starting)
+
+    def _backlog(self, topic: str, start: Offset) -> list[SegmentRange]:
         """Return what of a topic is still to be read."""
+        after = self._after(topic, start)
         last = POINTER_MAX if self._target is None else self._target.get(topic, 0)
         segments = self._segments()
         is_known = self._caught_up.get(topic) == after
         # All segments are listed where the query begins, and when there is news.
         has_news = not is_known or segments.follows(topic, after)
         stored = self._stored(topic, after) if has_news else []
-        self._check_kept(topic, after, POINTER_MAX, stored)
+        self._check_kept(topic, start, POINTER_MAX, stored)
         if after >= last or not stored:
             return []
         backlog = within(stored, after, last, segments.span)
@@ -255,18 +263,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return backlog
 
     def _check_kept(
-        self, topic: str, after: int, until: int, stored: Sequence[SegmentRange]
+        self, topic: str, start: Offset, until: int, stored: Sequence[SegmentRange]
     ) -> None:
-        """Make sure that nothing behind a pointer was removed before it was read.
+        """Make sure that nothing behind an offset was removed before it was read.
 
         A topic that the query has not begun to read is read from its oldest message on.
 
         Args:
             topic: its name.
-            after: pointer of the last message that was read; 0 where none was.
+            start: up to where each topic was read.
             until: what lies behind it is of no interest.
-            stored: what is there behind `after`, as it was listed before this is called.
+            stored: what is there behind that, as it was listed before this is called.
         """
+        after = start.get(topic, 0)
         if after == 0:
             return
         removed = self._segments().removed(topic, after)

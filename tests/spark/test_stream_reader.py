@@ -79,6 +79,19 @@ def test_a_query_begins_where_it_is_told_to(topics):
     assert latest.batch() == ["f"]
 
 
+def test_a_topic_that_comes_later_begins_where_the_query_was_told_to(topics):
+    query = Query(topics, topicPattern="[tu]", startingTimestamp="2023-11-14T22:15:00")
+    topics.put("t", "a")
+    topics.put("u", "b")
+    assert query.batch() is None
+    topics.advance(100)
+    topics.put("t", "c")
+    assert query.batch() == ["c"]
+    topics.put("t", "d")
+    assert query.batch() == ["d"]
+    assert list(query.offset) == ["t"]
+
+
 def test_a_start_before_the_oldest_message_loses_nothing(topics):
     topics.put("t", "a")
     assert Query(topics, topic="t", startingPointer=1).batch() == ["a"]
