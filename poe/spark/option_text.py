@@ -21,6 +21,7 @@ _SECRETS: Final = {
 }
 """What Spark must not be told, and what to give instead."""
 _SECONDS_MAX = 86_400
+_DIGITS_MAX = 100
 
 
 def parse(options: Mapping[str, str], parsers: Parsers) -> dict[str, Any]:
@@ -74,7 +75,9 @@ def number(
     def read(name: str, text: str) -> int:
         if text.lower() in words:
             return words[text.lower()]
-        if text.isascii() and text.isdigit() and low <= int(text) <= high:
+        # Python reads no number of thousands of digits.
+        is_number = text.isascii() and text.isdigit() and len(text) < _DIGITS_MAX
+        if is_number and low <= int(text) <= high:
             return int(text)
         raise OptionError(name, text, allowed)
 

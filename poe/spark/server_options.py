@@ -5,6 +5,7 @@ each process reads the files itself, whenever it connects.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -148,14 +149,11 @@ def _url(name: str, text: str) -> str:
     if "@" in text:
         allowed = "one without a user; tokenFile, or user and passwordFile, say who asks"
         raise OptionError(name, "(hidden)", allowed)
-    try:
-        found = parse_url(text)
-    except OptionError as error:
-        raise OptionError(name, error.value, error.allowed) from error
-    if found.scheme == "kafka":
-        allowed = "poe://host:port, or poes://host:port by TLS, with more hosts after commas"
-        raise OptionError(name, text, allowed)
-    return text
+    with suppress(OptionError):
+        if parse_url(text).scheme != "kafka":
+            return text
+    allowed = "poe://host:port, or poes://host:port by TLS, with more hosts after commas"
+    raise OptionError(name, text, allowed)
 
 
 def _file(name: str, text: str) -> str:

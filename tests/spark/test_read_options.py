@@ -99,6 +99,7 @@ def test_a_server_and_a_path_exclude_each_other():
         ("port", "0"),
         ("port", "65536"),
         ("port", "1e3"),
+        ("port", "5" * 5000),
         ("includeSegment", "yes"),
         ("maxMessagesPerTrigger", "0"),
         ("failOnDataLoss", ""),

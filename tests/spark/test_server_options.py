@@ -87,7 +87,7 @@ def test_reads_and_writes_have_them():
         ({"url": "poe://h", "host": "h"}, "'host' is 'h'; use either url, or host and port"),
         ({"url": "poe://h", "port": "1"}, "'port' is 1; use either url, or host and port"),
         ({"url": "kafka://a"}, "'url' is 'kafka://a'; use poe://host:port"),
-        ({"url": "h:1"}, "'url' is 'h:1'; use poe://host:port"),
+        ({"url": "h:1"}, "'url' is 'h:1'; use poe://host:port, or poes://host:port by TLS, with"),
         ({"url": ""}, "'url' is ''; use poe://host:port"),
         ({"url": "poe://h", "caFile": "/ca"}, "'caFile' is '/ca'; use it with a url of TLS"),
         ({"serverName": "n"}, "'serverName' is 'n'; use it with a url of TLS: poes://"),
