@@ -194,6 +194,12 @@ class Sink:
             raise InvalidPipeline(place=f"{place}.mode", problem=problem)
         if self.path is not None and self.format is None:
             raise InvalidPipeline(place=f"{place}.path", problem="goes with format only")
+        if self.options and self.function is not None:
+            problem = "go with topic or format; what a function writes has its own"
+            raise InvalidPipeline(place=f"{place}.options", problem=problem)
+        if self.mode == "complete" and self.is_topic:
+            problem = "is 'complete'; use append or update: topics only grow"
+            raise InvalidPipeline(place=f"{place}.mode", problem=problem)
         if self.is_topic:
             own = _own_options(self)
             with placed({place: own, f"{place}.options": self.options}):

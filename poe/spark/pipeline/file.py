@@ -181,7 +181,7 @@ def _line_of(text: str, keys: list[str]) -> int | None:
         key = re.match(r"\s*([\w.\"'-]+)\s*=", row)
         if header:
             table = _words(header[1])
-            if table == keys[: len(table)]:
+            if table == keys[: len(table)] or (line is None and table[: len(keys)] == keys):
                 line = number
         elif key:
             full = [*table, *_words(key[1])]

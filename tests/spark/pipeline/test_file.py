@@ -140,6 +140,7 @@ def test_a_wrong_toml_file_is_told_with_line_and_way_out(write):
     assert write("[sources.s\n").startswith("is no TOML: Expected ']'")
     assert "at line 1" in write("[sources.s\n")
     assert write('nam = "x"\n').startswith("line 1: nam: is not known; use name, checkpoint,")
+    assert write("\n[sink.k]\n").startswith("line 2: sink: is not known; use name, checkpoint,")
     assert write(SOURCE + 'topik = "u"\n' + SINK).startswith(
         "line 3: sources.s.topik: is not known; use topic, format, path, options,"
     )
@@ -215,6 +216,11 @@ def test_wrong_parsing_is_told_with_its_key(write, parse, told):
             "",
             'topic = "u"\noptions = { mode = "append" }',
             "line 8: sinks.k.options.mode: is not known; use one of caFile, certificateFile, ",
+        ),
+        (
+            "",
+            'topic = "u"\nmode = "complete"',
+            "line 8: sinks.k.mode: is 'complete'; use append or update: topics only grow",
         ),
     ],
 )  # fmt: skip
@@ -314,6 +320,12 @@ def test_steps_that_go_round_in_a_circle_are_told(write):
 )
 def test_a_wrong_python_file_is_told_with_its_line(write, text, told):
     assert write(text, "p.py").startswith(told)
+
+
+def test_options_beside_a_function_are_refused(write, tmp_path):
+    (tmp_path / "f.py").write_text("def f(rows, number):\n    pass\n")
+    sink = '[sinks.k]\ntakes = "s"\nfunction = "f.py:f"\noptions = { topic = "u" }\n'
+    assert write(SOURCE + sink).startswith("line 6: sinks.k.options: go with topic or format;")
 
 
 def test_a_function_that_is_not_there_is_told(write, tmp_path):
