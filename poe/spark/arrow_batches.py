@@ -130,10 +130,11 @@ def check_schema(schema: StructType, known: StructType) -> None:
     """Refuse columns that there are not; fewer are fine, in any order.
 
     Raises:
-        OptionError: a column is not known, or has another type.
+        OptionError: a column is not known, has another type, or is there twice.
     """
     types = {field.name: field.dataType for field in known}
-    if not all(types.get(field.name) == field.dataType for field in schema):
+    are_known = all(types.get(field.name) == field.dataType for field in schema)
+    if not are_known or len(set(schema.names)) < len(schema):
         allowed = "some of " + ", ".join(
             f"{name} {type_.simpleString()}" for name, type_ in types.items()
         )
