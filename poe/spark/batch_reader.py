@@ -64,8 +64,8 @@ class BatchReader(DataSourceReader):
         try:
             return segments.segments(topic, self._pushdown.after)
         except UnknownTopic:
-            # Others were deleted since they were listed, or are partitions without a message.
-            if topic in self._options.named_topics:
+            # Others were deleted since they were listed, or were made and have no message yet.
+            if topic in self._options.named_topics and not segments.place(topic).topic:
                 raise
             return []
 

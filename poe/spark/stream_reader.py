@@ -221,6 +221,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             if self._stored(topic, 0) or segments.removed(topic, 0).extents:
                 continue
+            if segments.place(topic).topic:  # it was made, and has no message yet
+                continue
             default = "error" if self._is_available_now else "wait"
             if (self._options.missing_topics or default) == "wait":
                 _log.warning("topic %r is not there yet; the stream waits for it", topic)

@@ -16,7 +16,14 @@ from poe.spark.broker_segments import BrokerSegments
 from poe.spark.put_batches import put_batches
 from poe.spark.retrying_socket import RetryingSocket
 from poe.spark.targets import Targets
-from tests.spark.sources import batch_table, data_source, messages, stream_reader, table
+from tests.spark.sources import (
+    batch_reader,
+    batch_table,
+    data_source,
+    messages,
+    stream_reader,
+    table,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -158,10 +165,21 @@ def test_a_stream_of_a_server_reads_partitions_by_the_name_of_their_topic(node):
     reader.stop()
 
 
-def test_a_stream_waits_for_no_topic_that_was_made_and_is_empty(topics):
-    topics.node.create_topic("t", partitions=2)
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_topic_that_was_made_and_is_empty_has_no_rows_and_is_not_missing(topics, partitions):
+    topics.node.create_topic("t", partitions=partitions)
+    assert batch_reader(path=topics.folder, topic="t").partitions() == []
     reader = stream_reader(path=topics.folder, topic="t", missingTopics="error")
     assert reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit()) == {}
+
+
+def test_an_empty_topic_of_a_server_has_no_rows_and_is_not_missing(node):
+    node.create_topic("t")
+    host, port = node.address
+    assert batch_reader(host=host, port=port, topic="t").partitions() == []
+    reader = stream_reader(host=host, port=port, topic="t", missingTopics="error")
+    assert reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit()) == {}
+    reader.stop()
 
 
 def test_rows_go_to_all_partitions_and_into_envelopes(node):
