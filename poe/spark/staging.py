@@ -30,11 +30,19 @@ from uuid import NAMESPACE_URL, uuid4, uuid5
 
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 
-from poe.errors import PoeError, RangeGone, RepeatedPut, TopicExists, UnknownTopic
+from poe.errors import (
+    PoeError,
+    RangeGone,
+    RepeatedPut,
+    ReservedTopic,
+    TopicExists,
+    UnknownTopic,
+)
 from poe.protocol import Messages, PutId, Socket
 from poe.spark.copies import check_reaches, check_replicated
 from poe.spark.read_options import STAGING_PREFIX
 from poe.spark.retrying_socket import Check, RetryingSocket
+from poe.topic_properties import is_reserved
 
 _log = logging.getLogger(__name__)
 
@@ -131,6 +139,7 @@ class Staging:
         """Bring what was staged onto its topics, once, however often this is called for an epoch.
 
         Raises:
+            ReservedTopic: one of them is the node's own; nothing is copied.
             ProducerFenced: a later epoch was committed already; nothing is copied.
             RangeGone: what was staged has expired (`max_age`) before it was committed.
             PoeError: the server's refusal; call it again to go on from there.
@@ -140,6 +149,8 @@ class Staging:
         for topic in {each.topic for each in ranges}:
             # A plan stands for ever: a topic that nobody can have, or that this writer may not
             # write, is to be refused before.
+            if is_reserved(topic):
+                raise ReservedTopic(topic)
             server.call(Socket.last_put, topic, self.producer, check=self._check(server, topic))
         plan_pointer, plan = self._plan(server, epoch, ranges)
         for topic, topic_ranges in plan.items():

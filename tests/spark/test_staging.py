@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from poe import Node
-from poe.errors import ConnectFailed, InvalidTopicName, ProducerFenced, UnknownTopic
+from poe.errors import ConnectFailed, InvalidTopicName, ProducerFenced, ReservedTopic, UnknownTopic
 from poe.protocol import Socket
 from poe.protocol.server import Server
 from poe.spark.retrying_socket import RetryingSocket
@@ -167,13 +167,16 @@ def test_batch_without_rows_can_be_committed_and_repeated(node):
     assert write.is_complete()
 
 
-def test_topic_that_nobody_can_have_is_refused_before_it_is_planned(node, server):
-    staging = Staging.of_producer("unnamable", None)
+@pytest.mark.parametrize(
+    ("topic", "error"), [(b"no/good", InvalidTopicName), (b"poe.groups", ReservedTopic)]
+)
+def test_topic_that_nobody_can_have_is_refused_before_it_is_planned(node, server, topic, error):
+    staging, fine = Staging.of_producer(error.__name__, None), error.__name__.encode()
     staging.open(server)
-    with pytest.raises(InvalidTopicName):
-        staging.commit(server, 0, staging.stage(server, [(b"fine", [b"m"]), (b"no/good", [b"m"])]))
-    staging.commit(server, 0, staging.stage(server, [(b"fine", [b"m"])]))
-    assert stored(node, b"fine") == [b"m"]
+    with pytest.raises(error):
+        staging.commit(server, 0, staging.stage(server, [(fine, [b"m"]), (topic, [b"m"])]))
+    staging.commit(server, 0, staging.stage(server, [(fine, [b"m"])]))
+    assert stored(node, fine) == [b"m"]
 
 
 def test_staged_rows_of_a_batch_that_is_done_are_trimmed_with_the_next_one(tmp_path):
