@@ -178,7 +178,7 @@ class Sink:
     """foreachBatch: called in the driver with the DataFrame and the number of each batch."""
     partition_by: tuple[str, ...] = ()
     mode: str = "append"
-    """append, update or complete."""
+    """append, update or complete; of a topic append."""
     trigger: str | None = None
     """`"10 seconds"` between batches, or `availableNow`: what is there, then it is done. Without
     it batches follow each other."""
@@ -197,8 +197,8 @@ class Sink:
         if self.options and self.function is not None:
             problem = "go with topic or format; what a function writes has its own"
             raise InvalidPipeline(place=f"{place}.options", problem=problem)
-        if self.mode == "complete" and self.is_topic:
-            problem = "is 'complete'; use append or update: topics only grow"
+        if self.mode != "append" and self.is_topic:
+            problem = f"is {self.mode!r}; use append: topics only grow"
             raise InvalidPipeline(place=f"{place}.mode", problem=problem)
         if self.is_topic:
             own = _own_options(self)

@@ -45,11 +45,11 @@ takes = "per_window"
 format = "parquet"
 path = "table"
 partition_by = "address"
+mode = "update"
 
 [sinks.alerts]
 takes = "alerts"
 topic = "alerts"
-mode = "update"
 trigger = "10 seconds"
 '''
 
@@ -109,6 +109,7 @@ def test_a_toml_file_says_all_that_a_pipeline_can_be(tmp_path):
     needed = pipeline.needed_by(pipeline.sinks["alerts"])
     assert [table.name for table in needed] == ["ssh", "per_window", "alerts"]
     assert pipeline.sinks["table"].partition_by == ("address",)
+    assert pipeline.sinks["table"].mode == "update"
     assert pipeline.sinks["alerts"].trigger == "10 seconds"
 
 
@@ -219,8 +220,8 @@ def test_wrong_parsing_is_told_with_its_key(write, parse, told):
         ),
         (
             "",
-            'topic = "u"\nmode = "complete"',
-            "line 8: sinks.k.mode: is 'complete'; use append or update: topics only grow",
+            'topic = "u"\nmode = "update"',
+            "line 8: sinks.k.mode: is 'update'; use append: topics only grow",
         ),
     ],
 )  # fmt: skip
