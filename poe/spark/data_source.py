@@ -20,6 +20,7 @@ from pyspark.sql.types import (
 )
 
 from poe.errors import OptionError
+from poe.spark import option_text
 from poe.spark.arrow_batches import check_schema
 from poe.spark.batch_reader import BatchReader, CountsReader, FilteringReader
 from poe.spark.options import check_options
@@ -108,9 +109,17 @@ class PoeDataSource(DataSource):
     # starts for a read, which does not need them.
 
     def writer(self, schema: StructType, overwrite: bool) -> "BatchWriter":  # noqa: FBT001 - Spark's
-        """Return what writes a table onto topics."""
+        """Return what writes a table onto topics.
+
+        Raises:
+            OptionError: there is no option, so that this may be a table in Spark's catalog; the
+                server that its options name would not get the rows.
+        """
         from poe.spark.batch_writer import BatchWriter  # noqa: PLC0415
 
+        if not self.options:
+            allowed = "topic, or an option that names the server; instead of INSERT use df.write: "
+            raise OptionError("topic", None, allowed + option_text.NOT_HANDED_ON)
         return BatchWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamWriter":  # noqa: FBT001, N802

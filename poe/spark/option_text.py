@@ -11,10 +11,10 @@ Parsers: TypeAlias = Mapping[str, tuple[str, Callable[[str, str], Any]]]
 
 OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 """What Spark passes on of its own."""
-NO_TABLE: Final = (
-    "CREATE TEMPORARY VIEW t USING poe OPTIONS (…): of a table in its catalog Spark does not hand "
-    "the options on to a Python data source when it is read"
+NOT_HANDED_ON: Final = (
+    "of a table in its catalog Spark does not hand the options on to a Python data source"
 )
+NO_TABLE: Final = f"CREATE TEMPORARY VIEW t USING poe OPTIONS (…): {NOT_HANDED_ON} when it is read"
 _SECRETS: Final = {
     "token": "tokenFile, the path of a file that holds it",
     "password": "user and passwordFile, the path of a file that holds it",

@@ -1,6 +1,7 @@
 """Options come as text; what is wrong is said with what is allowed."""
 
 import pytest
+from pyspark.sql.types import StringType, StructType
 
 from poe.errors import OptionError, UnknownOption
 from poe.protocol.server import Server
@@ -158,3 +159,10 @@ def test_a_table_of_the_catalog_is_refused_with_what_works():
         data_source(**{"provider": "poe", "option.topic": "t", "topic": "t"})
     with pytest.raises(OptionError, match="CREATE TEMPORARY VIEW"):
         ReadOptions.parse({}, "batch")
+
+
+def test_rows_of_a_table_of_the_catalog_do_not_go_to_another_server():
+    """Spark 4.3 asks nobody about a table with columns, and writes it without any option."""
+    schema = StructType().add("message", StringType()).add("topic", StringType())
+    with pytest.raises(OptionError, match=r"instead of INSERT use df\.write: of a table in its"):
+        data_source().writer(schema, overwrite=False)
