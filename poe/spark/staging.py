@@ -122,7 +122,8 @@ class Staging:
         """Put (topic, batch) each onto the staging topic, and tell where they lie.
 
         Raises:
-            UnknownTopic: it was deleted: the write that it serves has ended already.
+            RangeGone: it was deleted, since the write that it serves has ended already, or its
+                beginning has expired.
             PoeError: the server's refusal.
         """
         ranges = []
@@ -223,12 +224,15 @@ class Staging:
         return partial(_check, topics=(self.topic, *topics), reaching=reaching)
 
     def _check_not_deleted(self, server: RetryingSocket, last: int) -> None:
-        """Find out whether the put before has made the topic anew, and undo that."""
+        """Find out whether the put before has made the topic anew, and undo that.
+
+        So it is where what was staged first has expired: the write cannot be committed any more.
+        """
         check = self._check(server, reaching=last)
         first = server.call(Socket.read, self.topic, 0, 1, check=check)
         if [message for _, message in first] != [_BEGIN]:
             self.delete(server)
-            raise UnknownTopic(self.topic)
+            raise RangeGone(self.topic, 0, last)
 
 
 def _check(socket: Socket, topics: Sequence[bytes], reaching: int) -> None:

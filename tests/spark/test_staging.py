@@ -8,7 +8,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from poe import Node
-from poe.errors import ConnectFailed, InvalidTopicName, ProducerFenced, ReservedTopic, UnknownTopic
+from poe.errors import (
+    ConnectFailed,
+    InvalidTopicName,
+    ProducerFenced,
+    RangeGone,
+    ReservedTopic,
+)
 from poe.protocol import Socket
 from poe.protocol.server import Server
 from poe.spark.retrying_socket import RetryingSocket
@@ -195,9 +201,26 @@ def test_task_that_comes_after_the_end_of_its_write_leaves_no_topic_behind(node,
     staging = Staging.of_one_write()
     staging.open(server)
     staging.delete(server)
-    with pytest.raises(UnknownTopic):
+    with pytest.raises(RangeGone):
         staging.stage(server, [(b"late", [b"m"])])
     assert staging.topic not in topics(node)
+
+
+def test_a_write_whose_beginning_has_expired_says_so_and_leaves_no_topic_behind(tmp_path):
+    staging = Staging.of_one_write()
+    with (
+        Node(dir=tmp_path, port=0, size_limit=1000, max_bytes=2000, check_interval=0.01) as node,
+        RetryingSocket([Server(*address(node))], 5.0) as server,
+    ):
+        staging.open(server)
+
+        def has_expired():
+            staging.stage(server, [(b"t", [b"x" * 1000])])
+            return False
+
+        with pytest.raises(RangeGone, match="does not hold all that was put"):
+            wait_until(has_expired)
+        assert topics(node) == []
 
 
 @pytest.mark.parametrize("is_temporary", [True, False])
