@@ -17,7 +17,9 @@ from poe.errors import InvalidPipeline
 from poe.spark.pipeline.definitions import AVAILABLE_NOW, TOPIC_FORMAT, Sink, Source, Step
 from poe.spark.pipeline.parsing import parse
 from poe.spark.pipeline.pipeline import Pipeline
+from poe.spark.put_batches import check_columns
 from poe.spark.server_options import names_server
+from poe.spark.write_options import WriteOptions
 
 _REASON_MAX = 1000
 _RAISED = re.compile(
@@ -125,6 +127,8 @@ def _sink(
         msg = "a topic needs a column message; let SQL end in `to_json(struct(*)) AS message`"
         raise TypeError(msg)
     options = _options(sink, format_name, pipeline, server)
+    if format_name == TOPIC_FORMAT:
+        check_columns(frame.schema, WriteOptions.parse(options).topic)
     made = made.format(format_name).options(**options)
     return made.partitionBy(*sink.partition_by) if sink.partition_by else made
 

@@ -263,6 +263,11 @@ def test_a_sink_that_spark_refuses_is_told_with_its_place(tmp_path, run):
     with pytest.raises(InvalidPipeline, match=r"^sinks.out: TypeError: a topic needs a column mes"):
         run(pipeline)
     pipeline.sinks.clear()
+    pipeline.step("more", sql="SELECT value AS message, 1 AS more FROM lines")
+    pipeline.sink("out", takes="more", topic="t")
+    with pytest.raises(InvalidPipeline, match=r"^sinks.out: RowsRefused: column 'more' would be "):
+        run(pipeline)
+    pipeline.sinks.clear()
     pipeline.sink("out", takes="lines", format="console", trigger="soon")
     with pytest.raises(InvalidPipeline, match=r"^sinks\.out: .*soon"):
         run(pipeline)
