@@ -12,11 +12,14 @@ from poe.protocol.faults import error_message, error_values, rebuild_error
 from poe.protocol.frames import frame_header
 from poe.protocol.maps import pack_joined, pack_map, take_id, take_text, unpack_map
 
-CONTROL_SIZE_MAX = 1024 * 1024
+CONTROL_SIZE_MAX = 256 * 1024
 """Bytes in the body of a control request."""
 CONTROL_COUNT_MAX = 16_384
 """Items in any one list or map of a control request: so many partitions may a member of a group
 tell that it reads."""
+CONTROL_NESTED_MAX = 20_000
+"""Lists and maps in all of a control request: each takes a hundred times its byte, and in numbers
+they have Python's cycle collector run again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class ControlRequest:
         if len(body) > CONTROL_SIZE_MAX:
             msg = f"{what} of {len(body)} bytes is refused; send at most {CONTROL_SIZE_MAX}"
             raise RemoteProtocolError(msg)
-        fields = unpack_map(body, what, CONTROL_COUNT_MAX)
+        fields = unpack_map(body, what, CONTROL_COUNT_MAX, CONTROL_NESTED_MAX)
         return cls(take_text(fields, "op", what), take_id(fields, what), fields)
 
 

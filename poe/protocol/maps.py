@@ -4,6 +4,8 @@ Text and binary stay apart, keys are text, nothing may follow the map. msgpack c
 count against a limit before it allocates, and refuses more than 512 nested values.
 """
 
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
@@ -46,7 +48,9 @@ def pack_joined(fields: dict[str, Any], name: str, count: int, parts: list[bytes
     return b"".join([headers[0], items, headers[1], *parts])
 
 
-def unpack_map(body: memoryview, what: str, count_max: int = -1) -> dict[str, Any]:
+def unpack_map(
+    body: memoryview, what: str, count_max: int = -1, nested_max: int | None = None
+) -> dict[str, Any]:
     """Return the map that fills `body`.
 
     Args:
@@ -54,12 +58,15 @@ def unpack_map(body: memoryview, what: str, count_max: int = -1) -> dict[str, An
         what: what the body is, for the error.
         count_max: items that any one list or map inside may have; -1 for as many as `body` has
             bytes, which no honest one exceeds.
+        nested_max: lists and maps that there may be in all; None for as many as there are.
 
     Raises:
         RemoteProtocolError: `body` is malformed, no map with text keys, or goes on after the map.
     """
+    hook = None if nested_max is None else _counting(nested_max)
+    limits = {"max_array_len": count_max, "max_map_len": count_max}
     try:
-        fields = msgpack.unpackb(body, max_array_len=count_max, max_map_len=count_max)
+        fields = msgpack.unpackb(body, list_hook=hook, object_hook=hook, **limits)
     except (ValueError, msgpack.UnpackException) as error:
         msg = f"{what} is no valid msgpack: {error or type(error).__name__}"
         raise RemoteProtocolError(msg) from error
@@ -67,6 +74,19 @@ def unpack_map(body: memoryview, what: str, count_max: int = -1) -> dict[str, An
         msg = f"{what} must be a map with text keys"
         raise RemoteProtocolError(msg)
     return fields
+
+
+def _counting(nested_max: int) -> Callable[[Any], Any]:
+    """Return what takes each list and map as it is made, and refuses one too many."""
+    numbers = itertools.count(1)
+
+    def take(made: Any) -> Any:  # noqa: ANN401 - as msgpack has it
+        if next(numbers) > nested_max:
+            msg = f"it has more than {nested_max} lists and maps"
+            raise ValueError(msg)
+        return made
+
+    return take
 
 
 def take_id(fields: dict[str, Any], what: str) -> int:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from poe.errors import LocalProtocolError, PoeError, RemoteProtocolError
 from poe.protocol import ControlReply, ControlRequest, ErrorReply
-from poe.protocol.control import CONTROL_COUNT_MAX, CONTROL_SIZE_MAX
+from poe.protocol.control import CONTROL_COUNT_MAX, CONTROL_NESTED_MAX, CONTROL_SIZE_MAX
 from tests.protocol.streams import body_of
 
 VALUES = st.recursive(
@@ -68,6 +68,14 @@ def test_text_and_binary_stay_apart():
         pytest.param(
             msgpack.packb({"op": "x", "id": 1, "a": [0] * (CONTROL_COUNT_MAX + 1)}), id="count"
         ),
+        pytest.param(
+            msgpack.packb({"op": "x", "id": 1, "a": [[[]] * (CONTROL_NESTED_MAX // 2)] * 2}),
+            id="lists in lists",
+        ),
+        pytest.param(
+            msgpack.packb({"op": "x", "id": 1, "a": [[{}] * (CONTROL_NESTED_MAX // 2)] * 2}),
+            id="maps in lists",
+        ),
     ],
 )
 def test_malformed_control_request_is_refused(body):
@@ -88,7 +96,7 @@ def test_argument_that_msgpack_cannot_hold_is_not_sent(value):
 
 
 def test_argument_too_large_is_not_sent():
-    with pytest.raises(LocalProtocolError, match="is refused; use at most 1048576"):
+    with pytest.raises(LocalProtocolError, match="is refused; use at most 262144"):
         ControlRequest("x", 1, {"a": b"x" * CONTROL_SIZE_MAX}).encode()
 
 

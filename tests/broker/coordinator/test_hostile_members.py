@@ -176,7 +176,7 @@ def test_what_is_too_much_is_refused_and_changes_nothing(node):
 
 def test_a_frame_of_the_network_is_bounded_before_that(client):
     with pytest.raises(LocalProtocolError):
-        join(client, "g", metadata=b"x" * (1024 * 1024))
+        join(client, "g", metadata=b"x" * (256 * 1024))
     join(client, "g")
 
 
