@@ -237,7 +237,9 @@ class BestEffortQueue:
         """Give no new messages to a node that is slow; or again, where it is so no more."""
         self._candidates.set_slow(node, is_slow=is_slow)
         if is_slow:
-            self._replace(node, now_us)
+            for spread in [each for each in self._spreads.values() if node in each.asked]:
+                spread.pass_by(node)
+                self._ask(spread, now_us)
 
     def forget(self, node: bytes, now_us: int) -> None:
         """Count a node as none of the cluster any more."""
@@ -854,13 +856,6 @@ class BestEffortQueue:
             state, len(spread.made), spread.wanted, spread.stream, batch.first, batch.last
         )
         self._effects.append(PutDone(spread.token, result))
-
-    def _replace(self, node: NodeRef, now_us: int) -> None:
-        """Ask others instead of a node that will not answer."""
-        for spread in [each for each in self._spreads.values() if node in each.asked]:
-            self._note_unanswered(node, spread)
-            spread.heard(node, None)
-            self._ask(spread, now_us)
 
     def _uncount(self, node: NodeRef, now_us: int) -> None:
         """Ask others instead of a node that is gone, with what it holds."""

@@ -1,12 +1,13 @@
 """Copies of messages under way to other nodes: whom to ask, whom instead, and when to give up.
 
 A node that is asked and does not hold the messages is replaced by the next one: at once when it
-says so, is down or slow, after `PATIENCE_US` when it says nothing. It is asked again when nobody
-else is left, since what it was sent may be lost; to hold what it holds already costs it nothing.
+says so or is down, after `PATIENCE_US` when it says nothing. It is asked again when nobody else is
+left, since what it was sent may be lost; to hold what it holds already costs it nothing.
 
-Few bytes go to one more node earlier, when the one that was asked takes some times as long as it
-did of late: it may be frozen, which is known for sure only later. Whoever answers first counts, and
-what the other one holds then is a copy more.
+One more node is asked earlier when the one that was asked is called slow, and with few bytes when
+it takes some times as long as it did of late: it may be frozen, which is known for sure only later.
+Whoever answers first counts, and what the other one holds then is a copy more. Where nobody else is
+left, so a moment of slowness does not make a put one of too few copies.
 """
 
 import random
@@ -163,11 +164,12 @@ class Spread:
         self.asked: dict[NodeRef, int] = {}
         """Since when each has said nothing, that was asked."""
         self.refused: dict[NodeRef, Outcome | None] = {}
-        """What each said that does not hold them; None: it is gone, or slow."""
+        """What each said that does not hold them; None: it is gone."""
         self._again: set[NodeRef] = set()
         """Nodes that were asked more than once: one answer of theirs says nothing of the other."""
-        self._passed: NodeRef | None = None
-        """The node that has said nothing for so long that one more was asked."""
+        self._passed: set[NodeRef] = set()
+        """Who was called slow, or has said nothing for so long that one more was asked; what they
+        say counts all the same."""
         self._look_us = deadline_us
 
     def heard(self, node: NodeRef, outcome: Outcome | None) -> None:
@@ -178,6 +180,10 @@ class Spread:
             self.made.add(node)
         elif node not in self.made:
             self.refused[node] = outcome
+
+    def pass_by(self, node: NodeRef) -> None:
+        """Have others asked besides a node that was called slow."""
+        self._passed.add(node)
 
     def gone(self, node: NodeRef) -> bool:
         """Take note that a node is not there any more; return whether that changes anything."""
@@ -213,7 +219,7 @@ class Spread:
 
     def _is_passed(self, node: NodeRef, since_us: int, candidates: Candidates, now_us: int) -> bool:
         """Return whether one more node is asked, and this one is still waited for."""
-        if node == self._passed:
+        if node in self._passed:
             self._look_at(since_us + PATIENCE_US)
             return True
         due_us = since_us + self._wait_us(node, candidates)
@@ -221,12 +227,12 @@ class Spread:
             self._look_at(due_us)
             return False
         candidates.is_late(node, now_us)
-        self._passed = node
+        self._passed.add(node)
         return True
 
     def _wait_us(self, node: NodeRef, candidates: Candidates) -> int:
-        """Return how long a node is waited for alone; one is passed at most."""
-        is_hedged = self._passed is None and self.batch.size_bytes <= HEDGE_BYTES_MAX
+        """Return how long a node is waited for alone; one is passed for that at most."""
+        is_hedged = not self._passed and self.batch.size_bytes <= HEDGE_BYTES_MAX
         return candidates.hedge_us(node) if is_hedged else PATIENCE_US
 
     def _look_at(self, due_us: int) -> None:

@@ -136,6 +136,29 @@ def test_a_slow_node_is_not_asked():
     assert nodes[1].copies.messages_count == 0
 
 
+def test_a_node_that_is_called_slow_is_waited_for_where_nobody_can_take_its_place():
+    nodes = Wired(2)
+    nodes.cut = {frozenset(nodes.refs)}
+    nodes.put(0, MESSAGES, deadline_s=5.0)
+    nodes[0].peer_pace(nodes.refs[1], nodes.now_us, is_slow=True)
+    nodes.wait(0.1)
+    assert not nodes.results
+    nodes.cut = set()
+    nodes[0].peer_pace(nodes.refs[1], nodes.now_us, is_slow=False)
+    nodes.wait(0.4)
+    assert nodes.results["put"][:3] == ("ok", 2, 2)
+
+
+def test_a_node_that_is_called_slow_is_replaced_at_once():
+    nodes = Wired(3)
+    nodes.put(0, MESSAGES)
+    nodes.collect()
+    asked = nodes.under_way.pop()[1]
+    nodes[0].peer_pace(asked, nodes.now_us, is_slow=True)
+    nodes.settle()
+    assert nodes.results["put"][:3] == ("ok", 2, 2)
+
+
 def test_a_full_node_is_replaced():
     nodes = Wired(3, messages_max=len(MESSAGES))
     nodes.put(1, MESSAGES, "fills", copies=1)
