@@ -328,15 +328,15 @@ class AsyncSocket:
         """Return the same, or None, see `Socket.find_topic`; or a queue that is yet to be made."""
         return await self._ask(exchange.find_topic(topic, is_queue=is_queue))
 
-    async def create_topic(self, topic: bytes | str, /, **properties: Any) -> DescribedTopic:  # noqa: ANN401
+    async def create_topic(self, topic: bytes | str, **properties: Any) -> DescribedTopic:  # noqa: ANN401
         """Make a topic that has these properties, see `Socket.create_topic`."""
         return await self._ask(exchange.create_topic(topic, properties))
 
-    async def alter_topic(self, topic: bytes | str, /, **changes: Any) -> DescribedTopic:  # noqa: ANN401
+    async def alter_topic(self, topic: bytes | str, **changes: Any) -> DescribedTopic:  # noqa: ANN401
         """Change properties of a topic, see `Socket.alter_topic`."""
         return await self._ask(exchange.alter_topic(topic, changes))
 
-    async def adopt_topic(self, topic: bytes | str, /, **properties: Any) -> DescribedTopic:  # noqa: ANN401
+    async def adopt_topic(self, topic: bytes | str, **properties: Any) -> DescribedTopic:  # noqa: ANN401
         """Take topics for the partitions of one, see `Socket.adopt_topic`."""
         return await self._ask(exchange.adopt_topic(topic, properties))
 

@@ -449,7 +449,7 @@ class Socket:
         """
         return self._wire.ask(exchange.find_topic(topic, is_queue=is_queue))
 
-    def create_topic(self, topic: bytes | str, /, **properties: Any) -> DescribedTopic:  # noqa: ANN401 - checked
+    def create_topic(self, topic: bytes | str, **properties: Any) -> DescribedTopic:  # noqa: ANN401 - checked
         """Make a topic that has these properties, and return it; see `TopicProperties`.
 
         Raises:
@@ -459,7 +459,7 @@ class Socket:
         """
         return self._wire.ask(exchange.create_topic(topic, properties))
 
-    def alter_topic(self, topic: bytes | str, /, **changes: Any) -> DescribedTopic:  # noqa: ANN401 - checked
+    def alter_topic(self, topic: bytes | str, **changes: Any) -> DescribedTopic:  # noqa: ANN401 - checked
         """Change properties of a topic, and return what it has then.
 
         Raises:
@@ -470,7 +470,7 @@ class Socket:
         """
         return self._wire.ask(exchange.alter_topic(topic, changes))
 
-    def adopt_topic(self, topic: bytes | str, /, **properties: Any) -> DescribedTopic:  # noqa: ANN401 - checked
+    def adopt_topic(self, topic: bytes | str, **properties: Any) -> DescribedTopic:  # noqa: ANN401 - checked
         """Take topics `t-0` to `t-(n-1)`, which are there, for the `partitions` of topic `t`.
 
         Raises:

@@ -182,7 +182,7 @@ BOMBS = {
     "text of 4 GB": b"\x82\xa2op\xdb\xff\xff\xff\xff",
     "nested 60 000 deep": b"\x91" * 60_000 + b"\x01",
     "nested maps": b"\x81\xa1x" * 20_000 + b"\x01",
-    "more than 64 KiB": msgpack.packb({"op": "topics", "id": 1, "x": "y" * 70_000}),
+    "more than 256 KiB": msgpack.packb({"op": "topics", "id": 1, "x": "y" * 270_000}),
     "a list of 60 000 items": msgpack.packb({"op": "topics", "id": 1, "x": [0] * 60_000}),
     "an extension type": msgpack.packb({"op": msgpack.ExtType(5, b"x"), "id": 1}),
     "text that is no UTF-8": b"\x82\xa2op\xa3\xff\xfe\xfd\xa2id\x01",

@@ -12,6 +12,7 @@ from poe.errors import PoeError, RequestRefused, UnknownTopic
 from poe.gateway.console.lags import Units, of_topic
 from poe.gateway.console.level import Level
 from poe.gateway.console.visit import Row, Visit, named, paged, pointer_of, safe
+from poe.gateway.http.body import properties_in
 from poe.gateway.http.group_fields import name_text, told_of
 from poe.protocol import DescribedPartition, DescribedTopic
 from poe.record import POINTER_MAX
@@ -129,7 +130,7 @@ async def post_topics(visit: Visit) -> object:
         raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
     visit.record("creates topic", name)
     async with visit.node() as connection:
-        await connection.create_topic(_name_of(name), **properties)
+        await connection.create_topic(_name_of(name), **properties_in(properties))
     return named(_name_of(name))
 
 

@@ -105,6 +105,17 @@ def options_in(content: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _whole(value) for name, value in content.items()}
 
 
+def properties_in(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return properties of a topic by name.
+
+    Raises:
+        RequestRefused: one has the name of an argument of the client that would be handed it.
+    """
+    for name in content.keys() & {"self", "topic"}:
+        _refuse(f"there is no property {name!r}")
+    return options_in(content)
+
+
 def _whole(value: object) -> object:
     is_whole = isinstance(value, float) and value.is_integer() and abs(value) < _WHOLE_MAX
     return int(value) if is_whole else value  # type: ignore[call-overload]  # it is a number

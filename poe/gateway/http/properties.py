@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from poe.client import AsyncSocket
 from poe.errors import OptionError, RequestRefused
-from poe.gateway.http.body import options_in, parsed
+from poe.gateway.http.body import parsed, properties_in
 from poe.gateway.http.parts import GatewayParts
 from poe.gateway.http.produce import topic_of
 from poe.gateway.http.record import text_member
@@ -66,7 +66,7 @@ class PropertyRoutes:
         if not isinstance(found, dict):
             why = "the body is no object; send properties by name"
             raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
-        return options_in(found)
+        return properties_in(found)
 
 
 def _plain(topic: DescribedTopic) -> dict[str, Any]:

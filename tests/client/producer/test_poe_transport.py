@@ -19,6 +19,7 @@ from poe.security import Tls, Token
 from poe.security.token import make_token
 from tests.ports import free_port
 from tests.protocol.scripted_server import Peer, ScriptedServer, pointer_body
+from tests.waiting import wait_until
 
 ANY_BROKER = Broker(0, "", 0)
 PUT_ID = PutId(b"p" * 16, 1, 2)
@@ -411,6 +412,7 @@ async def test_behind_a_frame_of_which_an_interrupt_has_sent_a_part_nothing_is_s
         values = await answers.wait(2)
         assert [type(each) for each in values] == [ConnectionClosed] * 2
         assert len(lost) == 1
+        wait_until(lambda: received)  # the server may not have looked yet that it has a client
     assert sum(map(len, received)) == 30
 
 
