@@ -356,10 +356,11 @@ def test_dead_letters_outlive_the_processes_as_the_queue_does_that_they_come_fro
     with a.queue("jobs", group="g") as queue, queue.get(timeout_s=5) as job:
         job.dead("no hope")
     wait_until(lambda: b"g.dead" in [each["name"] for each in a.control("queues")], 5)
-    wait_until(lambda: len(held(a, "g.dead")) == 1, 5)
+    wait_until(lambda: len(held(a, "g.dead")) == 1, 20)
     a.stop()
     a.start()
-    wait_until(lambda: len(held(a, "g.dead")) == 1, 5)
+    # Those that were not written by then are buried again, 5 s after the first time.
+    wait_until(lambda: len(held(a, "g.dead")) == 1, 20)
 
 
 def test_what_a_deleted_queue_held_does_not_come_back_where_the_node_died_before_it_was_gone(
