@@ -106,7 +106,7 @@ class Carried:
         assert not self._thread.is_alive()
 
     def answer(self):
-        wait_until(lambda: self.answers, 20)
+        wait_until(lambda: self.answers, 60)
         return self.answers[0]
 
 
@@ -126,7 +126,7 @@ def test_planned_messages_that_no_copy_has_yet_are_waited_for(topic):
     topic.log.cut("c")
     pointers = put(topic, "a", range(3, 5))
     with Carried(topic, "c", Read(pointers[0] - 1, pointers[-1], 2)) as carried:
-        wait_until(lambda: carried.status.state == "waiting", 20)
+        wait_until(lambda: carried.status.state == "waiting", 60)
         assert "has not got topic t" in carried.status.reason
         assert not carried.answers
         topic.log.heal("c")
@@ -168,7 +168,7 @@ def test_a_topic_of_which_a_node_has_yet_to_hear_is_not_made_there_by_a_put(four
 def test_a_mapping_goes_on_at_the_next_node_and_what_it_makes_is_replicated(topic):
     put(topic, "a", range(100))
     with Runner(RULES, url(topic), OPTIONS):
-        wait_until(lambda: len(numbers(topic, "b", "even")) >= 10, 20)
+        wait_until(lambda: len(numbers(topic, "b", "even")) >= 10, 60)
         topic.stop("a")
         put(topic, "b", range(100, 200))
         wait_until(lambda: len(numbers(topic, "b", "even")) == 100, 30)
@@ -201,7 +201,7 @@ def test_what_is_tried_again_unordered_waits_on_a_replicated_topic(topic):
     )
     put(topic, "a", range(10))
     with Runner(rules, url(topic), OPTIONS):
-        wait_until(lambda: len(numbers(topic, "b", "even")) == 5, 20)
+        wait_until(lambda: len(numbers(topic, "b", "even")) == 5, 60)
     assert numbers(topic, "b", "even") == [0, 2, 6, 8, 4]
     topic.wait_same("m.retry")
 
@@ -220,11 +220,11 @@ def test_a_target_of_one_node_alone_is_waited_for_where_others_are_to_go_on(topi
     put(topic, "a", range(4))
     with Runner(RULES, url(topic), OPTIONS) as runner:
         runs = runner.station.runs
-        wait_until(lambda: [each.status.state for each in runs()] == ["waiting"], 20)
-        wait_until(lambda: "one of a node alone" in runs()[0].status.reason, 20)
+        wait_until(lambda: [each.status.state for each in runs()] == ["waiting"], 60)
+        wait_until(lambda: "one of a node alone" in runs()[0].status.reason, 60)
         assert not numbers(topic, "a", "even")
     with Carried(topic, "ab", Describe({b"even": False})) as carried:
-        wait_until(lambda: "one of a node alone" in carried.status.reason, 20)
+        wait_until(lambda: "one of a node alone" in carried.status.reason, 60)
         assert not carried.answers, "nothing is planned for what it is like at one node"
 
 
@@ -247,7 +247,7 @@ def test_a_mapping_is_shown_and_stopped_at_whichever_node_it_reports_to(topic, t
         def listed(names):
             return poe_here("mapping", "list", "--url", url(topic, names)).stdout.decode()
 
-        wait_until(lambda: "\tidle\t" in listed("abc"), 20)
+        wait_until(lambda: "\tidle\t" in listed("abc"), 60)
         assert listed("a") == ""
         told = poe_here("mapping", "show", "m", "--url", url(topic, "ab") + ",127.0.0.1:1")
         assert told.returncode == 1
@@ -268,7 +268,7 @@ def test_a_mapping_goes_on_elsewhere_when_its_node_is_cut_off_from_the_others(to
     topic["a"].create_topic("m.dead", replicas=3, envelope=True)
     put(topic, "a", range(100))
     with Runner(RULES, url(topic), OPTIONS):
-        wait_until(lambda: len(numbers(topic, "b", "even")) >= 10, 20)
+        wait_until(lambda: len(numbers(topic, "b", "even")) >= 10, 60)
         topic.log.cut("a")
         put(topic, "b", range(100, 200))
         wait_until(lambda: len(numbers(topic, "b", "even")) == 100, 90)
