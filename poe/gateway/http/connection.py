@@ -9,13 +9,15 @@ import asyncio
 import re
 import socket
 import struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from httptools import HttpParserUpgrade, HttpRequestParser
-from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from poe.gateway.http.options import GatewayOptions
+
+if TYPE_CHECKING:  # uvicorn keeps it to itself
+    from uvicorn._types import ASGI3Application
 
 HEAD_MAX = 64 << 10
 """Bytes of a request line and its headers; what came with their first byte is not counted."""
@@ -214,7 +216,7 @@ class LimitedConnection(HttpToolsProtocol):
         if not self.transport.is_closing():
             self._parse()
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
         """Serve a request, of several that came at once the first."""
         self._served = cycle
         super()._start_asgi_task(cycle, app)
