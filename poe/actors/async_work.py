@@ -13,6 +13,7 @@ from typing import Any
 
 from poe.actors.event_loop import EventLoop
 from poe.actors.gen_server import GenServer
+from poe.actors.reason import is_for_program
 from poe.actors.server_cell import cell_of_actor
 from poe.errors import LoopSystemOnly
 
@@ -32,7 +33,7 @@ class AsyncWork:
     def __init__(self, actor: GenServer, coroutine: Coroutine[Any, Any, Any]) -> None:
         cell = cell_of_actor(actor)
         self.result: Any = None
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self._coroutine = coroutine
         self._task: asyncio.Task[None] | None = None
         self._is_cancelled = False
@@ -92,5 +93,8 @@ class AsyncWork:
             self.result = await coroutine
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # noqa: BLE001 - the actor decides what it means
+        except BaseException as error:  # the actor decides what it means
+            # `sys.exit()`, too: it would end the loop, and with it all actors.
+            if is_for_program(error):
+                raise
             self.error = error

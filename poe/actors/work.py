@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 from poe.actors.actor_cell import ActorCell
 from poe.actors.call import Wait
 from poe.actors.event_loop import EventLoop
+from poe.actors.reason import is_for_program
 from poe.actors.server_cell import cell_of_actor
 from poe.errors import TooMuchWork
 
@@ -76,7 +77,7 @@ class Work:
         self._running.acquire()
         self._wait = Wait(self._cell) if is_awaited else None
         self.result: Any = None
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         if self._cell.run_queue.is_simulated:
             self._cell.run_queue.simulate_work(self._run, self._tell)
             return
@@ -120,7 +121,10 @@ class Work:
         if not self._is_cancelled and self._cell.instance is not None:
             try:
                 self.result = self._function()
-            except Exception as error:  # noqa: BLE001 - the actor decides what it means
+            except BaseException as error:  # the actor decides what it means
+                # `sys.exit()`, too: it would end the thread, and nobody would hear of the work.
+                if is_for_program(error):
+                    raise
                 self.error = error
         self._running.release()
 

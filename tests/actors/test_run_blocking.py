@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 import threading
 
 import pytest
@@ -203,3 +204,13 @@ def test_a_coroutine_is_run_for_an_actor_that_is_not_pinned(system):
     assert system.call(answering, lambda: add(1, 2), DEADLINE_S) == 3
     with pytest.raises(TypeError):
         system.call(answering, lambda: add(1, "x"), DEADLINE_S)
+
+
+def test_a_coroutine_that_leaves_by_sys_exit_ends_nobody_but_itself(system):
+    async def leave():
+        sys.exit(3)
+
+    answering = system.start(AsyncAnswering)
+    with pytest.raises(SystemExit):
+        system.call(answering, leave, DEADLINE_S)
+    assert system.call(answering, lambda: add(1, 2), DEADLINE_S) == 3

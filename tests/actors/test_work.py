@@ -2,11 +2,13 @@
 
 import os
 import signal
+import sys
 import threading
 
 import pytest
 
 from poe.actors import GenServer, LoopSystem, Work
+from poe.actors.work import WORK_RUNNING_MAX
 from poe.testing import SimulatedClock
 from tests.waiting import wait_until
 
@@ -84,6 +86,14 @@ def test_what_the_function_raises_is_the_error_of_the_work(system, worker, done)
     wait_until(lambda: done)
     assert str(done[0].error) == "[Errno 5] Input/output error"
     assert system.is_alive(worker)
+
+
+def test_a_function_that_leaves_by_sys_exit_is_heard_of_and_costs_no_thread(system, worker, done):
+    for _ in range(WORK_RUNNING_MAX + 1):
+        system.call(worker, sys.exit)
+    wait_until(lambda: len(done) == WORK_RUNNING_MAX + 1)
+    assert {type(each.error) for each in done} == {SystemExit}
+    assert system.call(worker, wait_for_it) == "waited"
 
 
 def test_an_actor_may_wait_for_its_work_and_still_hears_of_it(system, worker, done):

@@ -71,7 +71,7 @@ class Query(GenServer):
         self._run.is_idle.clear()
         self._work = Work(self, self._run.until_idle(function))
 
-    def _on_done(self, error: Exception | None) -> Stop | None:
+    def _on_done(self, error: BaseException | None) -> Stop | None:
         if error is not None:
             # Not raised: nobody needs to know at which of our lines that is.
             return Stop(QueryFailed(self._name, reason_of(error)))
