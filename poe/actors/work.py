@@ -167,7 +167,8 @@ class Threads:
         self._jobs: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._lock = Lock()
         self._count = 0
-        self._idle_count = 0
+        self._job_count = 0
+        """Jobs that wait or run."""
 
     def submit(self, job: Callable[[], object]) -> None:
         """Have a thread call `job`, which raises nothing.
@@ -176,10 +177,9 @@ class Threads:
             RuntimeError: the system gives this process not even one thread.
         """
         with self._lock:
-            if self._idle_count:
-                self._idle_count -= 1
-            elif self._count < self._threads_max:
+            if self._count <= self._job_count and self._count < self._threads_max:
                 self._start()
+            self._job_count += 1
         self._jobs.put(job)
 
     def _start(self) -> None:
@@ -195,7 +195,7 @@ class Threads:
         while True:
             self._jobs.get()()
             with self._lock:
-                self._idle_count += 1
+                self._job_count -= 1
 
 
 class _Share:

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from poe.actors import GenServer, LoopSystem, Work
-from poe.actors.work import WORK_RUNNING_MAX
+from poe.actors.work import WORK_RUNNING_MAX, Threads
 from poe.testing import SimulatedClock
 from tests.waiting import wait_until
 
@@ -126,6 +126,26 @@ def test_without_another_thread_those_that_are_there_do_the_work(
     gate.set()
     wait_until(lambda: len(done) == 41)
     assert set(done) == set(begun)
+
+
+def test_once_the_system_gives_threads_again_nothing_waits_for_what_hangs(monkeypatch):
+    def start(_thread):
+        msg = "can't start new thread"
+        raise RuntimeError(msg)
+
+    threads, gate, done = Threads("poe-test", 8), threading.Event(), threading.Semaphore(0)
+    threads.submit(gate.wait)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        for _ in range(4):  # they wait for the one thread that is there
+            threads.submit(done.release)
+    gate.set()
+    assert all(done.acquire(timeout=20) for _ in range(4))
+    hangs = threading.Event()
+    threads.submit(hangs.wait)
+    threads.submit(done.release)
+    assert done.acquire(timeout=20)
+    hangs.set()
 
 
 def test_work_whose_actor_has_ended_is_told_to_nobody(system, worker):
