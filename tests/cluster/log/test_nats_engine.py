@@ -223,9 +223,10 @@ def test_a_follower_that_is_killed_goes_on_where_it_was(engines):
     assert_nothing_missing(engines, producer)
 
 
-def is_stored(node: EngineNode, stream: str) -> bool:
+def is_stored(node: EngineNode, stream: str, payload: str) -> bool:
     """Publish an entry, again and again the same one, and return whether it is stored now."""
-    became = node.publish(stream, b"meanwhile", entry_id=stream, deadline_s=1.0)
+    entry_id = f"{stream} {payload}"
+    became = node.publish(stream, payload.encode(), entry_id=entry_id, deadline_s=1.0)
     return isinstance(became, Stored)
 
 
@@ -238,14 +239,14 @@ def test_a_server_that_freezes_stops_no_follow_that_went_by_it(start_engines):
         engines.make_stream(stream)
         for node in engines:
             node.engine.follow(stream, 0, number)
-            assert isinstance(node.publish(stream, node.name.encode()), Stored)
+            wait_until(partial(is_stored, node, stream, node.name), PATIENCE_S)
     for node in engines:
         for number in range(len(streams)):
             node.wait_followed(3, number)
     c.freeze_server()
     try:
         for number, stream in enumerate(streams):
-            wait_until(partial(is_stored, a, stream), PATIENCE_S)
+            wait_until(partial(is_stored, a, stream, "meanwhile"), PATIENCE_S)
             for node in (a, b):
                 node.wait_followed(4, number)
     finally:
