@@ -75,6 +75,12 @@ def _write_to_memory() -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many tests run at a time: for half of their time they wait."""
+    return (os.cpu_count() or 1) * 3 // 2
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     seed = config.getoption("--hypothesis-seed")
     return f"hypothesis: profile {_profile()}; repeat with --hypothesis-seed={seed}"

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.spark.class_archive import jvm_options
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.spark.sources import Topics
 
-# No JVM of a test lives long enough for more, and with it most need half of the processor's time.
-os.environ["SPARK_SUBMIT_OPTS"] = os.environ["SPARK_DAEMON_JAVA_OPTS"] = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-)
+os.environ["SPARK_SUBMIT_OPTS"] = os.environ["SPARK_DAEMON_JAVA_OPTS"] = jvm_options()
 SESSION_CONFIG = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
