@@ -300,6 +300,20 @@ def test_of_many_removed_segments_the_newest_are_known_one_by_one(disk):
         store = end(disk, store, "kill")
 
 
+@pytest.mark.slow
+def test_a_removal_of_more_segments_than_one_note_holds_is_noted(tmp_path):
+    count = 0x10000 + 2
+    removals = Removals(RealFiles.at(tmp_path), b"s" * 16, is_after_power_cut=False)
+    removals.note(b"t", [RemovedExtent(each, each, each) for each in range(1, count + 1)])
+    removals.sync()
+    again = Removals(RealFiles.at(tmp_path), b"s" * 16, is_after_power_cut=False)
+    known = again.extents(b"t")
+    assert known[0] == RemovedExtent(0, 1, count - EXTENTS_MAX + 1)
+    assert known[1] == RemovedExtent(count - EXTENTS_MAX + 2, *2 * [count - EXTENTS_MAX + 2])
+    assert known[-1] == RemovedExtent(count, count, count)
+    assert len(known) == EXTENTS_MAX
+
+
 def test_of_too_many_topics_that_are_gone_the_oldest_are_forgotten_honestly(tmp_path):
     removals = Removals(RealFiles.at(tmp_path), b"s" * 16, is_after_power_cut=False)
     removals.begin((), 0, is_known=True)

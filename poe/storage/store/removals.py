@@ -45,6 +45,8 @@ GONE_TOPICS_MAX: Final = 10_000
 
 _HEAD = struct.Struct(">HH")
 _EXTENT = struct.Struct(">QQQ")
+_NOTE_COUNT_MAX = 0xFFFF
+"""Segments that one note can tell of."""
 _COMPACT_BYTES_MIN = 64 * 1024
 
 _log = logging.getLogger(__name__)
@@ -307,7 +309,9 @@ class Removals:
         new = [each for each in extents if not self._is_known(topic, each)]
         if not new:
             return
-        content = encode_note(topic, b"".join(map(_packed, new)), self._store_id)
+        starts = range(0, len(new), _NOTE_COUNT_MAX)
+        parts = (b"".join(map(_packed, new[at : at + _NOTE_COUNT_MAX])) for at in starts)
+        content = b"".join(encode_note(topic, part, self._store_id) for part in parts)
         with writing(REMOVED_FILE):
             if not self._size_bytes:
                 self._compact()
@@ -473,7 +477,8 @@ def _merged(known: bytes, new: bytes) -> bytes:
     # Those that stand for several have no timestamp that is theirs.
     by_key = {(each.timestamp or each.first, not each.timestamp): each for each in found}
     extents = sorted(by_key.values(), key=lambda each: each.first)
-    while len(extents) > EXTENTS_MAX:
-        first, second = extents[:2]
-        extents[:2] = [RemovedExtent(0, first.first, max(first.last, second.last))]
+    if len(extents) > EXTENTS_MAX:
+        surplus = extents[: len(extents) - EXTENTS_MAX + 1]
+        last = max(each.last for each in surplus)
+        extents[: len(surplus)] = [RemovedExtent(0, surplus[0].first, last)]
     return b"".join(map(_packed, extents))
