@@ -1,6 +1,7 @@
 """What recovery takes out of service is kept, once, and not without bound."""
 
 import errno
+import random
 
 import pytest
 
@@ -8,6 +9,7 @@ from poe.storage.recovery import quarantine
 from poe.storage.recovery.quarantine import keep_bytes, keep_file
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import names_in
+from torture.layers.simulated_disk import SimulatedDisk
 
 PATH = "topics/t/5"
 
@@ -35,6 +37,18 @@ def test_what_is_kept_is_durable_before_it_is_cut_off(files, operation):
     layer.fail(0, errno.EIO, operation)
     with pytest.raises(OSError, match="Input/output error"):
         keep_bytes(layer, PATH, data, 4, 9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_first_bytes_that_are_kept_survive_a_power_cut_with_their_folder(seed):
+    disk = SimulatedDisk()
+    files = disk.files()
+    for folder in ("topics", "topics/t"):
+        files.make_folder(folder)
+    keep_bytes(files, PATH, data_of(files, b"keepTHESE"), 4, 9)
+    disk.cut_power(random.Random(seed))
+    [kept] = [each for path, each in disk.memory.inodes.items() if path.startswith("quarantine/")]
+    assert bytes(kept.content) == b"THESE"
 
 
 def test_zeros_are_not_kept(tmp_path, files):

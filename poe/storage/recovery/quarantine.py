@@ -56,6 +56,7 @@ def keep_bytes(files: Files, path: str, data: OpenFile, start: int, end: int) ->
         # The cut is made durable next, and a power cut must not take both.
         kept.sync()
         files.sync_folder(QUARANTINE_FOLDER)
+        files.sync_folder("")  # for the name of the folder itself
     except OSError:
         # Nothing is cut off then, and a part of it would take the room that others need.
         with contextlib.suppress(OSError):
