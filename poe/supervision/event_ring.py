@@ -88,7 +88,7 @@ class EventRing:
     def after(self, seq: int, limit: int) -> list[EventMap]:
         """Return the events behind a seq, oldest first, `limit` at most; less those forgotten."""
         oldest = self._events[0]["seq"] if self._events else 1
-        begin = max(seq + 1 - oldest, 0)
+        begin = min(max(seq + 1 - oldest, 0), len(self._events))
         return list(islice(self._events, begin, begin + limit))
 
     def ended(self, ref: str, seq: int) -> None:

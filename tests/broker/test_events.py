@@ -120,6 +120,11 @@ def test_who_asks_behind_more_than_there_is_is_answered_at_once(simulate):
     assert (page.events, page.newest_seq) == ([], 0)
 
 
+@pytest.mark.parametrize("after", [2**63 - 1, 2**63, 2**64 - 1])
+def test_who_asks_behind_any_number_that_a_request_can_carry_is_answered(simulate, after):
+    assert simulate().node.events(after).events == []
+
+
 def test_the_end_of_a_node_waits_for_nobody_who_waits_for_events(tmp_path):
     found = []
     with Node(dir=tmp_path, port=0) as node, connect(node) as client:
