@@ -16,6 +16,7 @@ import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 from poe.errors import LocalProtocolError, RemoteProtocolError
 from poe.protocol.arguments import LIMIT_MAX
 from poe.protocol.frames import LEASE_REQUEST, frame_header
+from poe.protocol.maps import counting
 from poe.protocol.ranges import IndexedRecords, IndexedReply
 from poe.record import ENTRY_BYTES, POINTER_MAX
 
@@ -23,6 +24,9 @@ LEASE_SIZE_MAX = 256 * 1024
 """Bytes in the body of a lease request."""
 LEASE_COUNT_MAX = 4096
 """Leases, or ranges of one, that a request tells of."""
+LEASE_NESTED_MAX = 20_000
+"""Arrays in all of a lease request; of ranges between pointers of our time, it has no room for so
+many. Of 80,000 short ones, one request held all others up for a seventh of a second."""
 RETRY_S_MAX = 30 * 24 * 3600
 """Seconds before a message is tried again, at most."""
 EXTEND_S_MAX = 24 * 3600
@@ -104,7 +108,12 @@ class LeaseRequest(NamedTuple):
             msg = f"lease request of {len(body)} bytes is refused; send at most {LEASE_SIZE_MAX}"
             raise RemoteProtocolError(msg)
         try:
-            fields = msgpack.unpackb(body, use_list=False, max_array_len=LEASE_COUNT_MAX)
+            fields = msgpack.unpackb(
+                body,
+                use_list=False,
+                max_array_len=LEASE_COUNT_MAX,
+                list_hook=counting(LEASE_NESTED_MAX),
+            )
             group, member, limit, bytes_max, wait_s, done, failed = fields
             done = tuple(map(Done._make, done)) if done else ()
             failed = tuple(map(Failed._make, failed)) if failed else ()

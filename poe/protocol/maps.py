@@ -63,7 +63,7 @@ def unpack_map(
     Raises:
         RemoteProtocolError: `body` is malformed, no map with text keys, or goes on after the map.
     """
-    hook = None if nested_max is None else _counting(nested_max)
+    hook = None if nested_max is None else counting(nested_max)
     limits = {"max_array_len": count_max, "max_map_len": count_max}
     try:
         fields = msgpack.unpackb(body, list_hook=hook, object_hook=hook, **limits)
@@ -76,7 +76,7 @@ def unpack_map(
     return fields
 
 
-def _counting(nested_max: int) -> Callable[[Any], Any]:
+def counting(nested_max: int) -> Callable[[Any], Any]:
     """Return what takes each list and map as it is made, and refuses one too many."""
     numbers = itertools.count(1)
 

@@ -12,7 +12,7 @@ from poe.protocol import (
     LeaseReply,
     LeaseRequest,
 )
-from poe.protocol.leases import LEASE_COUNT_MAX, LEASE_SIZE_MAX
+from poe.protocol.leases import LEASE_COUNT_MAX, LEASE_NESTED_MAX, LEASE_SIZE_MAX
 from poe.protocol.messages import REQUESTS
 from poe.protocol.records import join_records
 from poe.record import POINTER_MAX
@@ -98,6 +98,25 @@ def test_what_is_no_request_is_refused(body):
 def test_a_huge_request_is_refused_before_it_is_read():
     with pytest.raises(RemoteProtocolError, match="at most"):
         LeaseRequest.decode(memoryview(bytes(LEASE_SIZE_MAX + 1)))
+
+
+def test_a_request_of_more_arrays_than_an_honest_one_has_is_refused_as_they_are_read():
+    def body(ranges_count):
+        short = tuple((each, each + 1) for each in range(ranges_count))
+        done = [(lease, short) for lease in range(LEASE_NESTED_MAX // 100)]
+        return memoryview(msgpack.packb(("g", bytes(16), 0, 0, 0, done, ())))
+
+    with pytest.raises(RemoteProtocolError, match=f"more than {LEASE_NESTED_MAX} lists"):
+        LeaseRequest.decode(body(100))
+    assert len(LeaseRequest.decode(body(90)).done) == LEASE_NESTED_MAX // 100
+
+
+def test_a_request_of_as_many_ranges_as_it_has_room_for_is_taken():
+    begin = 1_700_000_000_000_000
+    ranges = tuple((begin + 2 * each, begin + 2 * each + 1) for each in range(LEASE_COUNT_MAX))
+    request = REQUEST._replace(done=(Done(1, ranges), Done(2, ranges), Done(3, ranges)), failed=())
+    decoded = LeaseRequest.decode(body_of(request))
+    assert decoded.done == request.done
 
 
 def test_a_reply_has_its_lease_and_its_records():
