@@ -113,6 +113,24 @@ def test_what_a_kill_left_open_is_recovered_a_topic_after_the_other(killed):
     assert len(resting(killed)) == 15
 
 
+def test_a_sync_of_all_makes_durable_what_a_kill_left_open(killed):
+    assert left_open(killed) == LEFT_OPEN
+    killed.node.sync()
+    assert left_open(killed) == []
+    for topic in LEFT_OPEN:
+        assert not list((killed.folder / "topics" / topic.decode()).glob("*_lock"))
+
+
+def test_a_sync_of_all_tells_of_what_cannot_be_recovered_and_does_the_others(killed):
+    [data] = (killed.folder / "topics/t003").glob("*_data")
+    data.unlink()
+    data.mkdir()
+    with pytest.raises(TopicFailed, match="t003"):
+        killed.node.sync()
+    assert left_open(killed) == []
+    data.rmdir()
+
+
 def test_who_asks_for_a_topic_that_a_kill_left_open_waits_for_that_one_alone(killed):
     topic = LEFT_OPEN[-1]
     assert killed.node.put(topic, b"2") > 0

@@ -30,7 +30,7 @@ from poe.broker.appendix.message import (
 )
 from poe.broker.appendix.server import REGISTRY
 from poe.broker.registry.routing_table import Route, RoutingTable
-from poe.broker.registry.topic_registry import EnsureWriter, TopicRequest
+from poe.broker.registry.topic_registry import EnsureWriter, Settle, TopicRequest
 from poe.broker.requests.byte_budget import Room
 from poe.broker.requests.listing import SegmentRows, describe_route
 from poe.broker.requests.queue_messages import QueuePut, QueueStored
@@ -54,11 +54,13 @@ from poe.storage import (
     Messages,
     PutKey,
     RemovedExtent,
+    is_left_open,
 )
 from poe.topic_name import folder_name
 from poe.topic_properties import is_reserved
 
 _GAP_AT_END_S = 0.1
+_LOOKS_PER_TURN = 5000
 WAIT_MAX_S = 60.0
 """Longest long poll; a client that wants more asks again."""
 WAIT_SLICE_S = 2.0
@@ -385,12 +387,33 @@ class RequestHandler:
             TopicUnavailable: a segment had no appendix server for 5 s.
             CallTimeout: the disk has not taken it in time.
         """
-        if topic is not None:
+        unknown: PoeError | None = None
+        if topic is None:
+            unknown = await self._recover_left_open()
+        else:
             await self.recover(topic)
             self._check_known(topic)
         # There may be more segments than files: those that are synced let theirs go.
         ask = partial(self._sync_once, topic)
         await until_answered(self.actor, self.routes, topic or b"", ask, releases_max=TRIES_MAX - 1)
+        if unknown is not None:
+            raise unknown
+
+    async def _recover_left_open(self) -> PoeError | None:
+        """Have what a killed server left open recovered, which makes it durable.
+
+        Return why that cannot be done for all; the others are recovered.
+        """
+        first_error: PoeError | None = None
+        for number, topic in enumerate(list(self.routes.resting), 1):
+            if number % _LOOKS_PER_TURN == 0:
+                await self.actor.sleep(0.0)
+            if is_left_open(self.routes.resting.get(topic, ())):
+                try:
+                    await self.ask_registry(Settle(topic))
+                except PoeError as error:
+                    first_error = first_error or error
+        return first_error
 
     async def _sync_once(self, wanted: bytes | None) -> None:
         # All at once: the disk serves them together, and the slowest one sets the time.
