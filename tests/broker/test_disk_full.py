@@ -8,6 +8,7 @@ import pytest
 from poe import Node
 from poe.errors import StorageFull, TopicFailed
 from tests.broker.nodes import SimulatedNode, connect, read_by_frames, read_by_next
+from tests.broker.users_file import UsersFile
 
 TOPIC = b"t"
 
@@ -154,6 +155,27 @@ def test_a_node_starts_on_a_full_disk(sim, disk):
     disk.free()
     sim.node.put(TOPIC, b"again")
     assert texts(sim) == [b"first", b"again"]
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_node_with_users_starts_on_a_full_disk_too(tmp_path, disk, is_killed):
+    users = UsersFile(tmp_path / "users.toml")
+    users.token("alice", "a")
+    users.write()
+    folder = disk.folder / "data"
+    sim = SimulatedNode(folder, users=users.path, min_free=400_000)
+    sim.node.put(TOPIC, b"first")
+    sim.stop()
+    if is_killed:
+        (folder / "store.reserve").write_bytes(bytes(25_000))
+        (folder / "admin.token").write_bytes(b"of the one before")
+    disk.fill()
+    sim.start()
+    assert texts(sim) == [b"first"]
+    token = folder / "admin.token"
+    assert token.exists() == is_killed, "the room of the old one is enough"
+    assert not is_killed or token.read_bytes().startswith(b"poe_admin_")
+    sim.stop()
 
 
 @pytest.mark.parametrize("act", ["read", "next", "wait", "put"])

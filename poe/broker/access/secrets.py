@@ -5,6 +5,8 @@ admin.token   text      made at each start, and removed at the end: who may read
 """
 
 import contextlib
+import errno
+import logging
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +22,9 @@ SALT_FILE: Final = "scram.secret"
 _SALT_BYTES: Final = 32
 _FILE_BYTES_MAX: Final = 4096
 _ID: Final = "admin"
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+logger = logging.getLogger("poe.broker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,22 @@ def _salt(path: Path) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
+    """Write a secret anew; a node goes on without it where the disk has no room.
+
+    Raises:
+        SecurityFileError: it cannot be written for another reason.
+    """
     try:
-        replace_secret(str(path), content)
+        try:
+            replace_secret(str(path), content)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            # What a killed node has left there is of no use any more.
+            path.unlink(missing_ok=True)
+            replace_secret(str(path), content)
     except OSError as error:
-        raise SecurityFileError(str(path), None, f"cannot be written ({error.strerror})") from error
+        if error.errno not in _NO_ROOM:
+            reason = f"cannot be written ({error.strerror})"
+            raise SecurityFileError(str(path), None, reason) from error
+        logger.error("there is no room for %s; the node goes on without it", path)
