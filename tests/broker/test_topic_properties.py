@@ -1,5 +1,7 @@
 """Topics that were made with properties: their partitions, what holds for them, and their end."""
 
+import random
+
 import pytest
 
 from poe import protocol
@@ -16,6 +18,9 @@ from poe.errors import (
     UnknownTopic,
 )
 from tests.broker.nodes import read_by_next
+from torture.checker import Put
+from torture.layers.simulated_disk import SimulatedDisk
+from torture.simulated_node import SimulatedNode as PowerlessNode
 
 LARGE = b"x" * 100
 
@@ -252,6 +257,27 @@ def test_an_empty_segment_takes_another_ack_itself(sim):
     assert segment.options.ack == "fsync"
     sim.node.put(b"t", b"1")
     assert messages(sim, b"t") == [b"1"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("count_limit", [1, 100])
+def test_with_fsync_from_now_on_no_power_cut_takes_what_was_put_then_or_before(seed, count_limit):
+    """With a limit of 1 there is an empty segment already, behind one that is not synced yet."""
+    disk = SimulatedDisk()
+    node = PowerlessNode(disk, "flushed", count_limit)
+    puts = [Put(b"t", 1, number, [b"%d" % number]) for number in range(2)]
+    node.begin_put(0, puts[0])
+    node.advance(0.6)
+    [partition] = node.control("describe", topic=b"t")["partitions"]
+    assert partition["segments"] == (2 if count_limit == 1 else 1)
+    node.control("topic_alter", topic=b"t", properties={"ack": "fsync"})
+    node.begin_put(0, puts[1])
+    node.advance(0.1)
+    assert puts[1].pointer is not None
+    node.abandon(lambda: disk.cut_power(random.Random(seed)))
+    node.start()
+    assert [message for _, message in node.read_all()[b"t"]] == [b"0", b"1"]
+    node.stop()
 
 
 def test_what_consumers_see_changes_with_read_and_nothing_they_saw_goes(simulate):

@@ -191,6 +191,9 @@ class AppendixServer(GenServer):
         has_other_ack = wanted.segment.ack != self._ack
         is_all = not (has_other_ack and segment.is_writer and segment.count)
         if has_other_ack and is_all:
+            if wanted.segment.ack == "fsync" and segment.is_writer:
+                # A power cut that took of that would take with it what is acknowledged here.
+                segment.durability.sync_before()
             sync.finish()
             segment.hibernate()  # it may keep what is put in memory, or may not any more
             segment.options, self._ack = wanted.segment, wanted.segment.ack

@@ -206,6 +206,16 @@ class Durability:
             sync = self._files.begin_sync(reader, sum_file)
         return self._with_names(sync, partial(self._end, sum_file), shared)
 
+    def sync_before(self) -> None:
+        """Make durable what comes before it.
+
+        Raises:
+            StorageError: as `Segment.begin_sync`.
+        """
+        before = self._pending_before()
+        if before is not None:
+            before.sync_in_order(None)
+
     def sync_in_order(self, reader: RecordReader | None) -> None:
         """Make all of a sealed segment durable, and what comes before it, so that it can end.
 

@@ -175,6 +175,9 @@ class Segment:
         place = SegmentFiles(files, f"{folder}/{timestamp}", meta)
         is_synced = options.ack == "fsync"
         earlier = [] if before is None else before.receipts_for(timestamp)
+        if is_synced and before is not None and before.options.ack != "fsync":
+            # Else a power cut could take that, and would leave what is acknowledged behind it.
+            before.make_durable()
         # With "fsync" what is in front of the new segment is durable, if it was acknowledged.
         after_pointer = 0 if before is None or is_synced else before.durability.pending_pointer
         extent, receipts = place.make(earlier, after_pointer, base, is_synced=is_synced)
@@ -723,10 +726,17 @@ class Segment:
         """
         if self.receipts is None:
             return []
-        if self.durability.is_to_end:
-            # What comes behind a hole is cut off, durable or not.
-            self.durability.sync_in_order(self._reader)
+        self.make_durable()  # what comes behind a hole is cut off, durable or not
         return self.receipts.earlier(timestamp)
+
+    def make_durable(self) -> None:
+        """Make all data of a sealed segment durable, and what comes before it.
+
+        Raises:
+            StorageError: as `begin_sync`.
+        """
+        if self.durability.is_to_end:
+            self.durability.sync_in_order(self._reader)
 
     def fail(self, reason: str) -> None:
         """Note that its disk has failed: the topic is to go on in a new segment."""
@@ -869,8 +879,7 @@ class Segment:
             ReadFailed: the files could not be opened again.
         """
         self.seal()
-        if self.durability.is_to_end:
-            self.durability.sync_in_order(self._reader)
+        self.make_durable()
         self.hibernate()
 
     def destroy(self) -> None:
