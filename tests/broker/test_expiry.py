@@ -305,6 +305,15 @@ def test_after_a_jump_of_the_clock_one_archived_segment_goes_at_a_time(readers):
     assert look(expiry, aged(100), readers[1:]) == ([1], [])
 
 
+@pytest.mark.parametrize(
+    ("kept", "gone"),
+    [(Retention(None, 24), [0, 1]), (Retention(100, 24), [0, 1]), (Retention(100, 72), [0])],
+)
+def test_after_a_jump_of_the_clock_what_is_too_much_goes_at_once_all_the_same(readers, kept, gone):
+    """Else a full disk that stood still for a minute would be freed a segment in ten minutes."""
+    assert look(expiry_of(has_archive=False, newest_us=1), kept, readers) == (gone, [])
+
+
 def test_an_age_that_is_not_over_yet_keeps_everything(readers):
     assert look(expiry_of(has_archive=True), aged(10_000), readers) == ([], [])
 

@@ -104,7 +104,7 @@ class Expiry:
         self._waiting: dict[tuple[bytes, int], ExpiringSegment] = {}
 
     def begin(self, now_us: int, monotonic_s: float) -> None:
-        """Begin a look; after a jump of the clock one segment of each topic is chosen."""
+        """Begin a look; after a jump of the clock one segment of each topic is too old at most."""
         # Should the clock be wrong, there is time to set it right before all is gone.
         self._is_careful = self._jumps.has_jumped(now_us, monotonic_s)
         self._now_us = now_us
@@ -153,7 +153,10 @@ class Expiry:
             else:
                 self._waiting[expiring.key] = expiring
         if self._is_careful:
-            del chosen[1:]
+            # What is too much is so whatever the time is.
+            over_count = _count_over(retention.max_bytes, measures, writer_bytes)
+            over = {ref for ref, _ in sealed[:over_count]}
+            chosen = [ref for ref in chosen if ref in over] or chosen[:1]
         self._is_over = self._is_over and not chosen
         return chosen
 
@@ -212,11 +215,10 @@ def _count_due(
     retention: Retention, now_us: int, sealed: Sequence[Measure], writer_bytes: int
 ) -> int:
     """Return how many segments, oldest first, are too old, or too many."""
-    age_s, limit = retention.max_age_s, retention.max_bytes
+    age_s = retention.max_age_s
     oldest_us = 0 if age_s is None else _oldest_us(now_us, age_s)
     old = takewhile(lambda each: each[0] < oldest_us, sealed)
-    over_count = 0 if limit is None else _count_over(limit, sealed, writer_bytes)
-    return max(sum(1 for _ in old), over_count)
+    return max(sum(1 for _ in old), _count_over(retention.max_bytes, sealed, writer_bytes))
 
 
 def _count_read(
@@ -224,12 +226,13 @@ def _count_read(
 ) -> int:
     """Return how many of those that are due all groups have read, or there is no room for."""
     read_count = sum(last_pointer <= floor for last_pointer, _ in sealed[:due_count])
-    over_count = 0 if cap is None else _count_over(cap, sealed, writer_bytes)
-    return min(due_count, max(read_count, over_count))
+    return min(due_count, max(read_count, _count_over(cap, sealed, writer_bytes)))
 
 
-def _count_over(limit: int, sealed: Sequence[Measure], writer_bytes: int) -> int:
-    """Return how many segments have to go so that what stays is within a limit."""
+def _count_over(limit: int | None, sealed: Sequence[Measure], writer_bytes: int) -> int:
+    """Return how many segments have to go so that what stays is within a limit; None sets none."""
+    if limit is None:
+        return 0
     surplus_bytes = writer_bytes + sum(size_bytes for _, size_bytes in sealed) - limit
     count = 0
     for _, size_bytes in sealed:
