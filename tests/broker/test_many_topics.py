@@ -3,9 +3,13 @@
 import pytest
 
 from poe import Node
+from poe.actors import NO_REPLY, Call
+from poe.broker import LocalRequest
 from poe.broker.appendix.message import CheckLimits
 from poe.broker.appendix.server import AppendixServer
+from poe.broker.registry import topic_registry
 from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.registry.topic_registry import TopicRegistry
 from poe.broker.requests.listing import pages
 from poe.errors import RemoteProtocolError, StorageError
 from poe.protocol import exchange
@@ -116,6 +120,46 @@ def test_a_listing_takes_turns_however_many_topics_there_are(node):
     assert max(served) <= 50
     assert node.clock.monotonic_s() > before, "it has paused"
     assert node.routes.listings_count == 0
+
+
+def test_a_sync_of_all_asks_some_at_a_time_and_lets_others_in_between(node, monkeypatch):
+    asked: list[Call] = []
+
+    def hold(_server, caller, _answer):
+        asked.append(caller)
+        return NO_REPLY
+
+    monkeypatch.setattr(AppendixServer, "_when_synced", hold)
+    ref = node.system.start(LocalRequest, node.routes)
+    sync = node.system.run_queue.call_from_outside(ref.cell, lambda handler: handler.sync(None))
+    for count in (100, 20):
+        node.advance(1)
+        assert len(asked) == count
+        assert not sync.is_done
+        while asked:
+            asked.pop().answer(None)
+    node.advance(1)
+    assert sync.is_done
+    assert sync.error is None
+
+
+def test_a_look_at_what_expires_lets_others_in_between(tmp_path, monkeypatch):
+    monkeypatch.setattr(topic_registry, "_LOOKS_PER_TURN", 10)
+    made = SimulatedNode(tmp_path, max_age=100.0)
+    for topic in TOPICS:
+        made.node.put(topic, b"0")
+    made.advance(9.99)
+    pauses: list[float] = []
+    sleep = TopicRegistry.sleep
+
+    def count(registry, seconds):
+        pauses.append(seconds)
+        return sleep(registry, seconds)
+
+    monkeypatch.setattr(TopicRegistry, "sleep", count)
+    made.advance(1)
+    assert len(pauses) == len(TOPICS) // 10
+    made.stop()
 
 
 def test_a_client_gets_all_pages(tmp_path, monkeypatch):

@@ -58,6 +58,9 @@ _EXPIRY_TICK = object()
 _SETTLE_TICK = object()
 _SETTLE_PAUSE_S = 0.005
 """Between topics that are recovered, each in some milliseconds, while others are served."""
+_LOOKS_PER_TURN = 200
+_TURN_PAUSE_S = 0.001
+"""After so many topics a look at what expires lets others in: one at 100,000 takes two seconds."""
 _LOOK_SHARE = 10
 """So many times as long as a look at what expires takes passes until the next, at least."""
 
@@ -558,7 +561,9 @@ class TopicRegistry(GenServer):
             with contextlib.suppress(PoeError):  # logged; each request for it tries again
                 await self._opening.wake(topic)
         chosen = {}
-        for topic in self._settings.limited(self._routes):
+        for number, topic in enumerate(self._settings.limited(self._routes), 1):
+            if number % _LOOKS_PER_TURN == 0:
+                await self.sleep(_TURN_PAUSE_S)
             if self._settings.is_replicated(topic):
                 self._copies.tell_what_is_due(topic, self._settings.retention(topic), self._expiry)
             else:

@@ -7,7 +7,7 @@ Source: poe_protocol_server.erl and poe_server.erl, less their two calls to the 
 message.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -61,6 +61,10 @@ from poe.topic_properties import is_reserved
 
 _GAP_AT_END_S = 0.1
 _LOOKS_PER_TURN = 5000
+_SYNCS_AT_ONCE = 100
+"""Segments that are asked for a sync before others have their turn: 3,000 at once kept everybody
+waiting for half a second."""
+_TURN_PAUSE_S = 0.001
 WAIT_MAX_S = 60.0
 """Longest long poll; a client that wants more asks again."""
 WAIT_SLICE_S = 2.0
@@ -387,17 +391,27 @@ class RequestHandler:
             TopicUnavailable: a segment had no appendix server for 5 s.
             CallTimeout: the disk has not taken it in time.
         """
-        unknown: PoeError | None = None
+        first_error: PoeError | None = None
+        topics = [] if topic is None else [topic]
         if topic is None:
-            unknown = await self._recover_left_open()
+            first_error = await self._recover_left_open()
+            topics = sorted(self.routes)
         else:
             await self.recover(topic)
             self._check_known(topic)
-        # There may be more segments than files: those that are synced let theirs go.
-        ask = partial(self._sync_once, topic)
-        await until_answered(self.actor, self.routes, topic or b"", ask, releases_max=TRIES_MAX - 1)
-        if unknown is not None:
-            raise unknown
+        for begin in range(0, len(topics), _SYNCS_AT_ONCE):
+            if begin:
+                await self.actor.sleep(_TURN_PAUSE_S)
+            # There may be more segments than files: those that are synced let theirs go.
+            ask = partial(self._sync_once, topics[begin : begin + _SYNCS_AT_ONCE])
+            try:
+                await until_answered(
+                    self.actor, self.routes, topic or b"", ask, releases_max=TRIES_MAX - 1
+                )
+            except PoeError as error:
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
 
     async def _recover_left_open(self) -> PoeError | None:
         """Have what a killed server left open recovered, which makes it durable.
@@ -407,7 +421,7 @@ class RequestHandler:
         first_error: PoeError | None = None
         for number, topic in enumerate(list(self.routes.resting), 1):
             if number % _LOOKS_PER_TURN == 0:
-                await self.actor.sleep(0.0)
+                await self.actor.sleep(_TURN_PAUSE_S)
             if is_left_open(self.routes.resting.get(topic, ())):
                 try:
                     await self.ask_registry(Settle(topic))
@@ -415,22 +429,25 @@ class RequestHandler:
                     first_error = first_error or error
         return first_error
 
-    async def _sync_once(self, wanted: bytes | None) -> None:
-        # All at once: the disk serves them together, and the slowest one sets the time.
-        syncs = [
-            [self.actor.call(ref, Sync(), timeout_s=self._put_timeout_s) for ref in route.refs]
-            for topic, route in self.routes.sorted_items()
-            if wanted in (None, topic)
-        ]
+    async def _sync_once(self, topics: Sequence[bytes]) -> None:
+        found = (self.routes.get(topic) for topic in topics)
+        refs = [ref for route in found if route is not None for ref in route.refs]
         first_error: PoeError | None = None
-        for calls in syncs:
-            try:
-                for call in calls:
+        for begin in range(0, len(refs), _SYNCS_AT_ONCE):
+            if begin:
+                await self.actor.sleep(_TURN_PAUSE_S)
+            # At once: the disk serves them together, and the slowest one sets the time.
+            calls = [
+                self.actor.call(ref, Sync(), timeout_s=self._put_timeout_s)
+                for ref in refs[begin : begin + _SYNCS_AT_ONCE]
+            ]
+            for call in calls:
+                try:
                     await call
-            except PoeError as error:
-                # One that found no file to open may be told that it may try again.
-                if first_error is None or isinstance(first_error, NoDescriptors):
-                    first_error = error
+                except PoeError as error:
+                    # One that found no file to open may be told that it may try again.
+                    if first_error is None or isinstance(first_error, NoDescriptors):
+                        first_error = error
         if first_error is not None:
             raise first_error
 
