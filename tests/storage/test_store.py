@@ -78,6 +78,23 @@ def test_topics_and_their_segments_are_found_again_in_order(tmp_path):
     assert not any(segment.is_writer for segment in store.topics[b"t"])
 
 
+def test_a_start_compares_no_segment_with_all_before_it(tmp_path, monkeypatch):
+    """Of 10,000 in one topic, that took several seconds of the two that a start may take."""
+    store = Store.open(tmp_path)
+    for number in range(30):
+        store.create_segment(b"t", NOW + number).append([b"x"], NOW + number)
+    store.close()
+    looked = []
+
+    def look(segment):
+        looked.append(segment)
+        return segment.last_pointer if segment.count else None
+
+    monkeypatch.setattr(Segment, "pointer_high", property(look))
+    assert len(Store.open(tmp_path).topics[b"t"]) == 30
+    assert len(looked) <= 5 * 30
+
+
 def test_a_new_segment_begins_behind_all_before_it_whatever_the_clock_says(tmp_path):
     store = Store.open(tmp_path)
     first = store.create_segment(b"t", NOW)

@@ -755,7 +755,7 @@ def _recover_segments(  # noqa: PLR0913, PLR0917 - a folder, and what is known o
     if strays:
         _log.warning("%d names in %s are left alone, as %r", len(strays), folder, strays[0])
     segments: list[Segment] = []
-    newest = max(found, default=0)
+    newest, newest_pointer = max(found, default=0), removed
     for timestamp in sorted(found):
         base = bases.ordinal if timestamp == bases.timestamp else None
         if base is None and timestamp == newest and segments:
@@ -766,7 +766,7 @@ def _recover_segments(  # noqa: PLR0913, PLR0917 - a folder, and what is known o
             *place,
             is_locked=bool(found[timestamp] & {"lock", "lock_new"}),
             has_receipts="seq" in found[timestamp],
-            before_pointer=max(removed, *(s.pointer_high or 0 for s in segments), 0),
+            before_pointer=newest_pointer,
             base=base,
         )
         if segment is None:
@@ -774,6 +774,7 @@ def _recover_segments(  # noqa: PLR0913, PLR0917 - a folder, and what is known o
         if segments:
             segment.follow(segments[-1])
         segments.append(segment)
+        newest_pointer = max(newest_pointer, segment.pointer_high or 0)
     if segments:
         _number(segments)
     return segments
