@@ -11,7 +11,7 @@ import shutil
 import pytest
 from xxhash import xxh3_64_digest
 
-from poe.storage import RealFiles, SegmentOptions, SharedFolder, Store
+from poe.storage import RealFiles, SegmentOptions, SharedFolder, Store, stopped_store
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
 from poe.storage.formats.sum_file import SUM_MAGIC, SUMS
 from poe.storage.store import removals
@@ -239,6 +239,11 @@ def beside(data, suffix):
     return data.with_name(data.name.replace("data", suffix))
 
 
+def repair(base):
+    with stopped_store(base, for_repair=True) as files:
+        assert any(each.notes for each in repair_segments(files))
+
+
 def flip(path, offset):
     content = bytearray(path.read_bytes())
     content[offset] ^= 0x55
@@ -297,11 +302,14 @@ def test_repair_makes_a_header_with_the_same_ordinal(tmp_path, number):
     expect(Store.open(tmp_path), range(40))
 
 
+@pytest.mark.parametrize("is_repaired", [False, True])
 @pytest.mark.parametrize("number", [0, 1])
-def test_behind_a_segment_that_is_gone_all_ordinals_stay(tmp_path, number):
+def test_behind_a_segment_that_is_gone_all_ordinals_stay(tmp_path, number, is_repaired):
     path = closed_folder(tmp_path)[number]
     for suffix in ("data", "index", "sum"):
         beside(path, suffix).unlink()
+    if is_repaired:
+        repair(tmp_path)
     for life in range(2):
         store = Store.open(tmp_path)
         left = range(20, 40) if number == 0 else range(20)
@@ -349,11 +357,14 @@ def test_a_damaged_segment_whose_sums_are_empty_leaves_its_topic_in_service(tmp_
     ]
 
 
+@pytest.mark.parametrize("is_repaired", [False, True])
 @pytest.mark.parametrize("is_put_onto", [True, False])
-def test_an_end_that_is_lost_keeps_its_ordinals(tmp_path, is_put_onto):
+def test_an_end_that_is_lost_keeps_its_ordinals(tmp_path, is_put_onto, is_repaired):
     """The sums tell how many there were; nobody may have put anything before the next start."""
     _, newest = closed_folder(tmp_path)
     os.truncate(newest, newest.stat().st_size // 2)
+    if is_repaired:
+        repair(tmp_path)
     store = Store.open(tmp_path)
     expect(store, range(28))
     if is_put_onto:

@@ -113,6 +113,32 @@ def test_a_segment_that_is_gone_is_told_and_forgotten(base):
     assert findings(base) == []
 
 
+def test_what_is_forgotten_is_known_as_removed(base):
+    """Who reads on behind a pointer is told that something is gone."""
+    for suffix in ("data", "index", "sum"):
+        (base / f"{PATH}_{suffix}").unlink()
+    repaired(base)
+    store = Store.open(base)
+    assert [each[1:] for each in store.removals.extents(b"t")] == [(NOW, NOW + 2)]
+    assert store.removals.unknown_high == 0
+    store.close()
+
+
+def test_of_notes_that_are_damaged_a_repair_does_not_say_that_they_tell_all(base):
+    store = Store.open(base)
+    first = store.topics[b"t"][0]
+    store.create_segment(b"t", NOW + 10).append(MESSAGES, NOW + 10)
+    store.destroy_segment(b"t", first)
+    store.close()
+    alter(base / "store.removed", -1)
+    for suffix in ("data", "index", "sum"):
+        (base / f"topics/t/{NOW + 10}_{suffix}").unlink()
+    repaired(base)
+    store = Store.open(base)
+    assert store.removals.unknown_high >= NOW + 12
+    store.close()
+
+
 def test_sums_that_are_lost_are_told_until_they_are_made_anew(base):
     (base / f"{PATH}_sum").unlink()
     assert findings(base) == [

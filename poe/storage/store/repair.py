@@ -7,14 +7,20 @@ marked; what is no record at the end of a data file goes to quarantine.
 
 import os
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
 from poe.storage.failure import reading
 from poe.storage.files import Files
-from poe.storage.formats.store_meta import StoreMeta
+from poe.storage.formats.store_meta import META_FILE, Kind, StoreMeta
+from poe.storage.segment.segment import Segment
 from poe.storage.segment.segment_files import SegmentFiles
+from poe.storage.segment.segment_options import SegmentOptions
 from poe.storage.store.check import SegmentCheck, check_events, check_segments
 from poe.storage.store.folder_watch import LOCK_FILE
-from poe.storage.store.store import is_same_boot
+from poe.storage.store.removals import Removals, base_of
+from poe.storage.store.store import is_same_boot, note_lost, recover_segments
+from poe.storage.store.topic_folders import TOPICS_FOLDER
+from poe.topic_name import topic_in
 
 
 def repair_segments(files: Files) -> Iterator[SegmentCheck]:
@@ -31,6 +37,7 @@ def repair_segments(files: Files) -> Iterator[SegmentCheck]:
     """
     with reading(LOCK_FILE):
         meta = StoreMeta(files, os.urandom(16), is_same_boot=is_same_boot(files))
+    removals = Removals(files, meta.store_id, is_after_power_cut=meta.is_after_power_cut)
     segments: set[tuple[bytes, int]] = set()
     ordinals: dict[bytes, int] = {}
     for found in check_segments(files):
@@ -43,19 +50,52 @@ def repair_segments(files: Files) -> Iterator[SegmentCheck]:
                 ordinals[place.topic] = found.base + found.count
             yield found
             continue
-        repaired = _repaired(files, place, base)
+        repaired = _repaired(files, place, base, removals)
         if repaired.base is not None and not repaired.damage:
             ordinals[place.topic] = repaired.base + repaired.count
         left = repaired.damage + repaired.notes
         repaired.notes += [f"repaired: {finding}" for finding in findings if finding not in left]
         yield repaired
-    gone = list(check_events(files))
-    meta.keep_only(segments)
-    if gone:
-        yield SegmentCheck("store.meta", notes=[f"forgotten: {finding}" for finding in gone])
+    told = [f"forgotten: {finding}" for finding in check_events(files)]
+    removed = _note_gone(files, meta, removals, segments)
+    removals.sync()
+    meta.keep_only(segments, removed)
+    if told:
+        yield SegmentCheck("store.meta", notes=told)
 
 
-def _repaired(files: Files, place: SegmentFiles, base: int | None) -> SegmentCheck:
+def _note_gone(
+    files: Files, meta: StoreMeta, removals: Removals, segments: AbstractSet[tuple[bytes, int]]
+) -> set[tuple[bytes, int]]:
+    """Note what is gone with all its files, as a start does; return what was noted before.
+
+    Notes that are damaged are left to the start, which knows then that they do not tell all.
+    """
+    removed: set[tuple[bytes, int]] = set()
+    if not removals.is_whole:
+        return removed
+    there: dict[bytes, list[Segment]] = {}
+    now_us = files.modified_us(META_FILE) or 0
+    for key, lost in sorted(meta.live.items(), key=lambda each: each[1].timestamp):
+        folder = os.fsdecode(key[0])
+        topic = topic_in(folder)
+        if key in segments or lost.kind is Kind.TOMBSTONE or topic is None:
+            continue
+        if removals.has(topic, lost.timestamp):
+            removed.add(key)
+            continue
+        if topic not in there:
+            place = files, meta, f"{TOPICS_FOLDER}/{folder}", SegmentOptions()
+            known = removals.newest_maybe(topic), removals.bases(topic)
+            is_there = any(each == key[0] for each, _ in segments)
+            there[topic] = recover_segments(*place, *known) if is_there else []
+        note_lost(removals, lost, there, now_us, is_exact=meta.was_closed)
+    return removed
+
+
+def _repaired(
+    files: Files, place: SegmentFiles, base: int | None, removals: Removals
+) -> SegmentCheck:
     if place.is_being_removed():
         place.remove()
         return SegmentCheck(place.path)
@@ -65,4 +105,9 @@ def _repaired(files: Files, place: SegmentFiles, base: int | None) -> SegmentChe
     if extent.sums is None:
         place.adopt(base)
     topic_folder = place.path.rpartition("/")[0]
+    topic = topic_in(topic_folder.rpartition("/")[2])
+    if removals.is_whole and topic is not None and extent.base is not None and extent.lost_count:
+        # Their ordinals stay theirs; where there is a segment behind it, that knows its own.
+        next_ordinal = extent.base + extent.count + extent.lost_count
+        removals.note_lost(topic, [base_of(0, next_ordinal)])
     return next(each for each in check_segments(files, topic_folder) if each.path == place.path)

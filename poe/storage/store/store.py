@@ -534,7 +534,7 @@ class Store:
         gone = self._meta.live.keys() - known
         removed = {key for key in gone if self._is_noted_as_removed(*key)}
         for lost in sorted(self._meta.keep_only(known, removed), key=lambda each: each.timestamp):
-            _note_lost(
+            note_lost(
                 self.removals, lost, self.topics.loaded, begun_us, is_exact=self._meta.was_closed
             )
         unknown_high = max(begun_us, self.newest_pointer())
@@ -595,7 +595,7 @@ class _TopicReader:
         place = self._files, self._meta, folder, options
         removed = self._removals.newest_maybe(topic)
         bases = self._removals.bases(topic)
-        segments = self._reserve.use(partial(_recover_segments, *place, removed, bases))
+        segments = self._reserve.use(partial(recover_segments, *place, removed, bases))
         if segments:
             # Should the clock step back, it goes on behind what is gone: consumers have seen that,
             # of a segment, too, that a power cut has brought back shorter than it was.
@@ -618,7 +618,7 @@ class _TopicReader:
         with contextlib.suppress(OSError):
             now_us = self._files.modified_us(META_FILE) or 0
         # Of one that a server had left open, the start has seen the lock.
-        _note_lost(self._removals, lost, {topic: segments}, now_us, is_exact=True)
+        note_lost(self._removals, lost, {topic: segments}, now_us, is_exact=True)
 
     def options_of(self, topic: bytes) -> SegmentOptions:
         """Return how the segments of a topic store messages."""
@@ -655,7 +655,7 @@ def _begin(files: Files, owner: str) -> tuple[StoreMeta, bool]:
     return meta, before.notes_removals and before.has_notes <= has_notes
 
 
-def _note_lost(
+def note_lost(
     removals: Removals,
     lost: Event,
     topics: dict[bytes, list[Segment]],
@@ -727,7 +727,7 @@ def _extents(segments: Iterable[Segment]) -> list[RemovedExtent]:
     ]
 
 
-def _recover_segments(  # noqa: PLR0913, PLR0917 - a folder, and what is known of its topic
+def recover_segments(  # noqa: PLR0913, PLR0917 - a folder, and what is known of its topic
     files: Files,
     meta: StoreMeta,
     folder: str,
