@@ -288,7 +288,8 @@ class PropertyFile:
         """Read the notes; after a power cut, those that were not synced yet may be torn.
 
         Where the last server has not closed the store, they are written anew, since whoever reads
-        them relies on them: the last of them may have been refused by the disk.
+        them relies on them: the last of them may have been refused by the disk. So they are where
+        something is damaged, which is told once.
 
         Notes of a store of another id count, too: the file that tells the store's may be lost.
 
@@ -302,8 +303,8 @@ class PropertyFile:
         self._has_rest = False
         self._compact_at_bytes = _COMPACT_BYTES_MIN
         self.known = KnownTopics(store_id)
-        self._read(is_after_power_cut=is_after_power_cut)
-        if not was_closed and self._size_bytes:
+        is_sound = self._read(is_after_power_cut=is_after_power_cut)
+        if is_sound is not None and not (is_sound and was_closed):
             self._size_bytes, self._is_synced = 0, False
             try:
                 self.sync()
@@ -364,11 +365,12 @@ class PropertyFile:
             self._append(content)
         self._is_synced = False
 
-    def _read(self, *, is_after_power_cut: bool) -> None:
+    def _read(self, *, is_after_power_cut: bool) -> bool | None:
+        """Read the file; return whether it is sound, None where there is none."""
         try:
             file = self._files.open(PROPERTY_FILE, "r")
         except FileNotFoundError:
-            return
+            return None
         content = file.read_at(file.size(), 0)
         header = FileHeader.decode(content, PROPERTY_FILE, PROPERTY_MAGIC)
         if header is not None:
@@ -384,9 +386,7 @@ class PropertyFile:
         self._size_bytes = FILE_HEADER_BYTES + found.end
         self._has_rest = self._size_bytes < len(content)
         self._compact_at_bytes = max(2 * self._size_bytes, _COMPACT_BYTES_MIN)
-        if header is None or (found.holes and is_after_power_cut):
-            # As long as that fails, each note begins with another attempt.
-            self._size_bytes = 0
+        return header is not None and not found.holes
 
     def _append(self, content: bytes) -> None:
         file = self._files.open(PROPERTY_FILE, "r+")
