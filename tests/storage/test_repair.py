@@ -139,6 +139,25 @@ def test_of_notes_that_are_damaged_a_repair_does_not_say_that_they_tell_all(base
     store.close()
 
 
+def test_a_note_that_a_power_cut_has_torn_is_no_damage_to_a_repair(base, caplog):
+    store = Store.open(base)
+    first = store.topics[b"t"][0]
+    store.create_segment(b"t", NOW + 10).append(MESSAGES, NOW + 10)
+    store.destroy_segment(b"t", first)
+    del store
+    (base / "store.lock").write_text("1\nanother boot\n")
+    with (base / "store.removed").open("ab") as file:
+        file.write(b"torn")
+    caplog.clear()
+    repaired(base)
+    errors = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert not any("store.removed" in each for each in errors)
+    store = Store.open(base)
+    assert store.removals.unknown_high == 0
+    assert [each[1:] for each in store.removals.extents(b"t")] == [(NOW, NOW + 2)]
+    store.close()
+
+
 def test_sums_that_are_lost_are_told_until_they_are_made_anew(base):
     (base / f"{PATH}_sum").unlink()
     assert findings(base) == [

@@ -36,8 +36,10 @@ def repair_segments(files: Files) -> Iterator[SegmentCheck]:
         WriteFailed: repairing failed for another reason.
     """
     with reading(LOCK_FILE):
-        meta = StoreMeta(files, os.urandom(16), is_same_boot=is_same_boot(files))
-    removals = Removals(files, meta.store_id, is_after_power_cut=meta.is_after_power_cut)
+        is_this_boot = is_same_boot(files)
+        meta = StoreMeta(files, os.urandom(16), is_same_boot=is_this_boot)
+    is_after_power_cut = not (meta.was_closed or is_this_boot)
+    removals = Removals(files, meta.store_id, is_after_power_cut=is_after_power_cut)
     segments: set[tuple[bytes, int]] = set()
     ordinals: dict[bytes, int] = {}
     for found in check_segments(files):
