@@ -239,15 +239,18 @@ class ActorCell:
         """Be the other end of a link no longer."""
         self.cut(other)
 
-    def cut(self, other: "ActorCell") -> bool:
-        """Forget this actor's side of a link; tell whether there was one."""
+    def cut(self, other: "ActorCell") -> None:
+        """Forget this actor's side of a link; nothing happens when there was none."""
         if other is self.parent:
-            was_linked, self.is_linked_to_parent = self.is_linked_to_parent, False
-            return was_linked
-        if self.links is None or other not in self.links:
-            return False
-        self.links.discard(other)
-        return True
+            self.is_linked_to_parent = False
+        elif self.links is not None:
+            self.links.discard(other)
+
+    def is_linked(self, other: "ActorCell") -> bool:
+        """Return whether this actor's side of a link is there."""
+        if other is self.parent:
+            return self.is_linked_to_parent
+        return self.links is not None and other in self.links
 
     def linked(self) -> "list[ActorCell]":
         """Return the cells of all linked actors, oldest first."""

@@ -33,6 +33,10 @@ class Idler(Protocol):
         """Return whether messages wait until the actor is resumed."""
         ...
 
+    def is_void(self, message: object) -> bool:
+        """Return whether nothing comes of a notice or a signal."""
+        ...
+
     def observe_by(self, observer: Any) -> None:  # noqa: ANN401 - with a `see`
         """Show each message to an observer from now on."""
 
@@ -92,7 +96,7 @@ class IdleTime:
         """Return whether the actor sees none of a message: it ignores it, ends or is suspended."""
         cell = self.cell
         is_signal = type(message) is ExitSignal and not cell.instance.trap_exits
-        return is_signal or cell.is_suspended
+        return is_signal or cell.is_suspended or cell.is_void(message)
 
     def _queue_time_up(self) -> None:
         """Let the end of the time wait its turn: messages that are on their way come first."""

@@ -38,6 +38,7 @@ from poe.actors.message import (
     Exit,
     ExitSignal,
     IdleTimeout,
+    Monitor,
     Reply,
     Stop,
     SystemRequest,
@@ -256,9 +257,8 @@ class ServerCell(ActorCell):
         if kind is ExitSignal:
             self._receive_signal(message)
         elif kind is DownSignal:
-            # Otherwise it was taken back meanwhile.
-            if self.belongings is not None and message.monitor in self.belongings:
-                del self.belongings[message.monitor]
+            if not self.is_void(message):
+                del self.own()[message.monitor]
                 down = Down(message.ref, message.reason, message.monitor)
                 self.handle(None, self.instance.handle_info, down)
         elif kind is Start:
@@ -339,15 +339,15 @@ class ServerCell(ActorCell):
             self._receive_signal(message)
             return
         if kind is DownSignal:
-            monitor = message.monitor
-            if self.belongings is None or monitor not in self.belongings:
-                return  # it was taken back meanwhile
+            if self.is_void(message):
+                return
+            monitor: Monitor = message.monitor
             awaited = self.awaited
             if type(awaited) is Wait and awaited.monitor is monitor:
-                del self.belongings[message.monitor]
+                del self.own()[monitor]
                 awaited.finish(message.reason)
                 return
-            self.belongings[monitor] = message  # for a `wait_down` that comes later
+            self.own()[monitor] = message  # for a `wait_down` that comes later
         elif kind is Call and type(message.request) is SystemRequest and self.is_suspended:
             self._serve_system(message)
             return
@@ -478,6 +478,20 @@ class ServerCell(ActorCell):
 
     # ---- exit signals -------------------------------------------------------------------------
 
+    def is_void(self, message: object) -> bool:
+        """Return whether nothing comes of a notice or a signal: taken back, or no real one.
+
+        The monitor or the link may have been undone while it was on its way, or waited.
+        """
+        if type(message) is DownSignal:
+            return self.belongings is None or message.monitor not in self.belongings
+        if type(message) is not ExitSignal:
+            return False
+        sender = _sender_of(message)
+        if sender is None:
+            return message.linked or message.ref is not None
+        return message.linked and (sender.instance is not None or not self.is_linked(sender))
+
     def _may_wait(self, signal: ExitSignal) -> bool:
         """Return whether a signal is handled in turn: a trapping actor sees it as a message.
 
@@ -490,13 +504,11 @@ class ServerCell(ActorCell):
 
     def _receive_signal(self, signal: ExitSignal) -> None:
         """Obey, trap or ignore an exit signal."""
+        if self.is_void(signal):
+            return
         sender = _sender_of(signal)
-        if sender is None and signal.ref is not None:
-            return  # nobody sends such a thing
-        if signal.linked and (
-            sender is None or sender.instance is not None or not self.cut(sender)
-        ):
-            return  # unlinked while the signal was on its way, or no real one
+        if signal.linked and sender is not None:
+            self.cut(sender)
         if is_word(signal.reason, KILL) and not signal.linked:
             self._end_now(KILLED)
         elif not self.instance.trap_exits:

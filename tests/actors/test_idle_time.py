@@ -160,6 +160,54 @@ def test_a_trapped_exit_signal_is_a_message(system):
     assert TIME_OUT not in log
 
 
+def test_a_notice_of_an_end_that_is_told_to_nobody_is_no_message(system):
+    watched = system.start(Puppet)
+    ref, log = start_idle(system, 100)
+
+    def watch_and_regret(puppet):
+        monitor = puppet.monitor(watched)
+        watched.cell.end("boom")  # its notice is queued now
+        puppet.demonitor(monitor)
+        return IdleTimeout(1.0)
+
+    system.cast(ref, watch_and_regret)
+    system.advance(1)
+    assert log == [TIME_OUT]
+
+
+def test_a_notice_of_an_end_that_was_waited_for_is_no_message(system):
+    watched = system.start(Puppet)
+    ref, gate, log = start_blocked(system)
+
+    async def wait_twice(puppet):
+        monitor = puppet.monitor(watched)
+        await puppet.call(gate, "wait", None)  # meanwhile the notice comes into the mailbox
+        await puppet.wait_down(monitor)
+        return IdleTimeout(1.0)
+
+    system.cast(ref, wait_twice)
+    system.cast(gate, 1)
+    system.exit(watched, "kill")
+    system.cast(gate, 2)
+    system.advance(1)
+    assert log == [("gate", 1), TIME_OUT]
+
+
+def test_the_exit_of_an_actor_that_is_unlinked_meanwhile_is_no_message(system):
+    linked = system.start(Puppet)
+    ref, log = start_idle(system, 100, trap_exits=True)
+
+    def link_and_regret(puppet):
+        puppet.link(linked)
+        linked.cell.end("boom")  # its exit is queued now
+        puppet.unlink(linked)
+        return IdleTimeout(1.0)
+
+    system.cast(ref, link_and_regret)
+    system.advance(1)
+    assert log == [TIME_OUT]
+
+
 # ---- requests of the runtime ---------------------------------------------------------------------
 
 
