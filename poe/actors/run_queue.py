@@ -318,7 +318,8 @@ class RunQueue:
                 continue
             call.caller.own().add_call(call)
             try:
-                if call.timeout_s is not None and not call.is_done:
+                # Whoever waits for a reply by `wait_reply` has given the call a timer already.
+                if call.timeout_s is not None and call.timer is None and not call.is_done:
                     call.timer = self.add_timer(call.timeout_s, call.expire)
             except (TypeError, ValueError) as error:
                 # The caller is to blame, and not who happens to run actors now.

@@ -284,6 +284,21 @@ def test_a_caller_that_ends_in_the_same_turn_leaves_no_call(system):
     assert (timers_of(system), status(system, gate).unanswered_count) == (0, 0)
 
 
+@pytest.mark.parametrize("call_timeout_s", [None, 5.0])
+def test_a_reply_that_was_waited_for_leaves_no_timer_and_no_call(system, call_timeout_s):
+    server, caller = system.start(Gate), system.start(Puppet)
+
+    async def ask(puppet):
+        call = puppet.call(server, "wait", call_timeout_s)
+        puppet.log.append(await puppet.wait_reply(call, HOUR_S))
+
+    system.cast(caller, ask)
+    assert timers_of(system) == 1
+    system.cast(server, "answer")
+    assert log_of(system, caller) == ["answer"]
+    assert (timers_of(system), list(caller.cell.belongings)) == (0, [])
+
+
 def test_a_call_through_which_its_server_ended_fails_as_ever(system):
     ref = system.start(Puppet)
 
