@@ -4,6 +4,7 @@ The actor's class stays as it is: the actor gets a subclass of the same name, wh
 at the orders first.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -150,4 +151,8 @@ def _obeying(callback: Any, name: str, orders: list[Crash]) -> Callable[..., Any
             crash.enter(self, name)
         return callback(self, *args, **kwargs)
 
-    return obey
+    async def obey_later(self: GenServer, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        return await obey(self, *args, **kwargs)
+
+    # A supervisor's class insists on an `init` that is async.
+    return obey_later if inspect.iscoroutinefunction(callback) else obey

@@ -3,7 +3,7 @@
 import pytest
 
 from poe.actors import ActorDead, GenServer, StartFailed
-from poe.supervision import ChildSpec, Supervisor, SupervisorFlags, tree
+from poe.supervision import ChildSpec, Supervisor, SupervisorFlags, supervisor_spec, tree
 from poe.testing import CrashingSystem, InjectedCrash, SimulatedSystem
 
 
@@ -106,6 +106,20 @@ def test_a_crash_of_terminate_replaces_the_reason(system):
     root = system.start(Supervisor, SupervisorFlags(), [ChildSpec(id="a", actor=Adder, name="a")])
     system.cast("a", "no number")
     assert tree(root)[0].children_last_reason == "'worse'"
+
+
+def test_a_supervisor_crashes_as_any_actor_and_is_healed_by_its_own(system):
+    adder = ChildSpec(id="adder", actor=Adder, name="adder")
+    branch = supervisor_spec("branch", SupervisorFlags(), [adder])
+    root = system.start(Supervisor, SupervisorFlags(intensity=5), [branch])
+    crash = system.crash("branch", callback="handle_info", reason="tired")
+    system.call("adder", 1)
+    system.exit(system.whereis("adder"), "kill")
+    assert (crash.count, system.call("adder", 1)) == (1, 1)
+    assert tree(root)[1].last_reason == "'tired'"
+    system.crash(Supervisor, callback="init")
+    with pytest.raises(StartFailed, match="InjectedCrash"):
+        system.start(Supervisor, SupervisorFlags(), [])
 
 
 def test_an_order_that_can_never_be_carried_out_is_refused(system):
