@@ -8,12 +8,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from thespian.system import isInternalActorSystemMessage
 
 from poe.actors.actor_cell import LoopAddress
 from poe.actors.actor_table import ActorTable
+from poe.actors.reason import NORMAL
 
 
 class OutsideMailbox:
@@ -92,7 +94,7 @@ class OutsideContext:
 
     def exit_context(self) -> None:
         """End a `private()` context."""
-        self._cell.end("normal")
+        self._run_queue.run_outside(partial(self._cell.end, NORMAL))
 
 
 def to_seconds(period: Any) -> float | None:  # noqa: ANN401

@@ -54,3 +54,11 @@ def test_the_address_of_an_ended_context_takes_nothing_more(live):
     context.tell(echo, "hello")
     wait_until(live.run_queue.is_quiet)
     assert context.listen(0.0) is None
+
+
+def test_the_end_of_a_context_keeps_nobody_waiting_for_what_cannot_come(live):
+    system = thespians.actor_system_of(live)
+    with system.private():
+        pass
+    assert live.run_queue.is_quiet()
+    assert system.listen() is None
