@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any
 
 from poe.actors.event_loop import EventLoop
@@ -21,17 +20,27 @@ from poe.errors import LoopSystemOnly
 class AsyncWork:
     """One run of a coroutine for one actor; begins when it is made.
 
-    `result` is what it returned, or `error` what it raised, once it is done. Nobody is told of one
-    that was cancelled, or whose actor has ended.
+    `result` is what it returned, or `error` what it raised, once it is done. It is cancelled when
+    its actor ends. Nobody is told of one that was cancelled.
 
     Raises:
         LoopSystemOnly: on construction; a process of Thespian's has no event loop.
     """
 
-    __slots__ = ("_coroutine", "_event_loop", "_is_cancelled", "_task", "error", "result")
+    __slots__ = (
+        "_cell",
+        "_coroutine",
+        "_event_loop",
+        "_is_cancelled",
+        "_task",
+        "error",
+        "owner",
+        "result",
+    )
 
     def __init__(self, actor: GenServer, coroutine: Coroutine[Any, Any, Any]) -> None:
-        cell = cell_of_actor(actor)
+        self._cell = cell = cell_of_actor(actor)
+        self.owner: dict[Any, Any] | None = None
         self.result: Any = None
         self.error: BaseException | None = None
         self._coroutine = coroutine
@@ -51,14 +60,19 @@ class AsyncWork:
         if event_loop.is_ending:
             coroutine.close()
             return
-        self._in_loop(
-            partial(self._begin, partial(cell.run_queue.post_from_outside, cell, self, None))
-        )
+        cell.own().add_work(self)
+        self._in_loop(self._begin)
 
     def cancel(self) -> None:
         """Give it up."""
         self._is_cancelled = True
+        self._leave_owner()
         self._in_loop(self._end)
+
+    def _leave_owner(self) -> None:
+        if self.owner is not None:
+            self.owner.pop(self, None)
+            self.owner = None
 
     def _in_loop(self, action: Callable[[], object]) -> None:
         """Do something in the loop's thread: asyncio notices nothing that others do."""
@@ -70,29 +84,37 @@ class AsyncWork:
         else:
             loop.wake(action)
 
-    def _begin(self, tell: partial[None]) -> None:
+    def _begin(self) -> None:
         assert self._event_loop is not None
         if self._is_cancelled or self._event_loop.is_ending:
             self._coroutine.close()
             return
         self._task = self._event_loop.loop.create_task(self._run(self._coroutine))
-        self._task.add_done_callback(partial(self._ended, tell))
+        self._task.add_done_callback(self._ended)
 
     def _end(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
-    def _ended(self, tell: partial[None], task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
             self._coroutine.close()  # which it may not even have begun
         else:
-            tell()
+            self._cell.run_queue.run_outside(self._tell)
+
+    def _tell(self) -> None:
+        if not self._is_cancelled:
+            self._leave_owner()
+            self._cell.post(self)
 
     async def _run(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         try:
             self.result = await coroutine
-        except asyncio.CancelledError:
-            raise
+        except asyncio.CancelledError as error:
+            # Not of ours if nobody has cancelled it: what it awaited was cancelled.
+            if self._task is not None and self._task.cancelling():
+                raise
+            self.error = error
         except BaseException as error:  # the actor decides what it means
             # `sys.exit()`, too: it would end the loop, and with it all actors.
             if is_for_program(error):

@@ -1,10 +1,11 @@
-"""What an actor has of others, and what waits for it: timers, monitors, calls; they end with it.
+"""What an actor has of others, and what waits for it or works for it; all that ends with it.
 
 Nothing of an actor that has ended may stay behind in those who live: a timer that rings for nobody,
 a monitor whose notice nobody gets, a call whose reply nobody awaits.
 """
 
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from poe.actors.actor_cell import ActorCell
 from poe.actors.call import Call
@@ -12,8 +13,17 @@ from poe.actors.message import DownSignal, Monitor
 from poe.actors.timer_queue import Timer
 
 
-class Belongings(dict[Timer | Monitor | Call, DownSignal | None]):
-    """The pending timers and calls of one actor, and its monitors of others.
+class Pending(Protocol):
+    """A timer, a call or a work of an actor; it takes itself out of `owner` when it is done."""
+
+    owner: dict[Any, Any] | None
+
+    def cancel(self) -> None:
+        """Give it up."""
+
+
+class Belongings(dict[Monitor | Pending, DownSignal | None]):
+    """The pending timers, calls and works of one actor, and its monitors of others.
 
     A monitor maps to the notice that has come of it and waits in the mailbox, anything else to
     None. What is done takes itself out. Made for an actor with the first that it has.
@@ -43,6 +53,11 @@ class Belongings(dict[Timer | Monitor | Call, DownSignal | None]):
             return
         call.owner = self
         self[call] = None
+
+    def add_work(self, work: Pending) -> None:
+        """Cancel work that the actor has begun if that ends before it is done."""
+        work.owner = self
+        self[work] = None
 
     def add_monitor(self, other: ActorCell, name: str | None = None) -> Monitor:
         """Ask for one `Down` when `other` ends; at once when it is dead."""

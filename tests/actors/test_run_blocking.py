@@ -214,3 +214,38 @@ def test_a_coroutine_that_leaves_by_sys_exit_ends_nobody_but_itself(system):
     with pytest.raises(SystemExit):
         system.call(answering, leave, DEADLINE_S)
     assert system.call(answering, lambda: add(1, 2), DEADLINE_S) == 3
+
+
+def test_a_coroutine_that_was_cancelled_by_another_is_an_error_of_its_work(system):
+    async def await_cancelled():
+        cancelled = asyncio.get_running_loop().create_future()
+        cancelled.cancel()
+        await cancelled
+
+    answering = system.start(AsyncAnswering)
+    with pytest.raises(asyncio.CancelledError):
+        system.call(answering, await_cancelled, DEADLINE_S)
+
+
+def test_a_coroutine_ends_with_its_actor(system):
+    has_begun, has_ended = threading.Event(), threading.Event()
+
+    async def wait_for_ever():
+        has_begun.set()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            has_ended.set()
+
+    answering = system.start(AsyncAnswering)
+    _begin(system, answering, wait_for_ever)
+    assert has_begun.wait(DEADLINE_S)
+    system.exit(answering, "kill")
+    assert has_ended.wait(DEADLINE_S)
+
+
+def test_an_actor_has_no_coroutine_that_is_done(system):
+    answering = system.start(AsyncAnswering)
+    for _ in range(3):
+        assert system.call(answering, lambda: add(1, 2), DEADLINE_S) == 3
+    assert not answering.cell.belongings
