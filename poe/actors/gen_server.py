@@ -27,7 +27,7 @@ from poe.actors.server_cell import ServerCell, cell_of_actor
 from poe.actors.timer_queue import Timer
 from poe.actors.work import Work
 from poe.errors import ActorDead, CallTimeout
-from poe.errors.timeout import check_timeout, limit_of
+from poe.errors.timeout import check_delay, check_timeout, limit_of
 
 logger = logging.getLogger("poe.actors")
 
@@ -86,10 +86,8 @@ class GenServer:
         if not (isinstance(mailbox_max, int) and mailbox_max >= 1):
             msg = f"{cls.__name__}: mailbox_max is {mailbox_max!r}; use an integer, 1 or more"
             raise ValueError(msg)
-        after_s: object = cls.hibernate_after_s
-        if after_s is not None and not (isinstance(after_s, int | float) and after_s >= 0):
-            msg = f"{cls.__name__}: hibernate_after_s is {after_s!r}; use 0 or more, or None"
-            raise ValueError(msg)
+        if cls.hibernate_after_s is not None:
+            check_delay(cls.hibernate_after_s, f"{cls.__name__}: hibernate_after_s")
 
     def init(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - may be a coroutine
         """Set up the state; override it with the parameters that `start_link` is to be given.

@@ -15,6 +15,7 @@ from poe.actors.message import Stop
 from poe.actors.process_watch import PROCESS_ENDED, ProcessWatch
 from poe.actors.reason import Reason
 from poe.errors import ProcessStartFailed
+from poe.errors.timeout import check_timeout
 
 logger = logging.getLogger("poe.actors")
 
@@ -55,12 +56,14 @@ class OsProcess(GenServer):
 
         Raises:
             ProcessStartFailed: it cannot be run, has ended, or is not ready in time.
+            InvalidTimeout: one of the times is none.
         """
-        self._grace_s = grace_s
+        self._grace_s = check_timeout(grace_s, "grace_s")
+        ready_wait_s = check_timeout(ready_timeout_s, "ready_timeout_s")
         self._watch = watch = ProcessWatch(self, command, descriptors)
         logger.info("%s runs as process %d", self.name or command[0], watch.pid)
         if ready_timeout_s is not None:
-            await watch.wait_change(ready_timeout_s)
+            await watch.wait_change(ready_wait_s)
             if not watch.is_ready:
                 why = watch.end or f"not ready after {ready_timeout_s} s"
                 await self._end_process()

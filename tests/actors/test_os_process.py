@@ -1,5 +1,6 @@
 """An actor that owns a process: real processes, real signals."""
 
+import math
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ from poe.actors import (
     ProcessStartFailed,
     StartFailed,
 )
+from poe.errors import InvalidTimeout
 from poe.supervision import ChildSpec, Supervisor, SupervisorFlags, WhichChildren, call_supervisor
 from tests.process_tree import descendants, is_running
 from tests.python_process import environment
@@ -102,6 +104,21 @@ def test_the_process_ends_with_its_actor(system):
     ref, pid = start(system, SLEEP)
     system.stop(ref)
     assert not is_running(pid)
+
+
+def test_a_process_may_have_all_the_time_it_wants(system):
+    owner = system.start(Owner, SLEEP, grace_s=math.inf)
+    system.stop(system.call(owner, "process"))
+    assert system.call(owner, "reasons") == ["normal"]
+
+
+@pytest.mark.parametrize("option", ["grace_s", "ready_timeout_s"])
+@pytest.mark.parametrize("value", [-1, math.nan, "5"])
+def test_what_is_no_time_is_refused_before_there_is_a_process(system, option, value):
+    with pytest.raises(StartFailed) as caught:
+        system.start(OsProcess, SLEEP, **{option: value})
+    assert isinstance(caught.value.reason, InvalidTimeout)
+    assert option in str(caught.value.reason)
 
 
 def test_a_process_that_ignores_sigterm_is_killed_after_the_grace(system):

@@ -170,6 +170,7 @@ def test_time_does_not_go_back(system):
         ("mailbox_max", "1"),
         ("hibernate_after_s", -1),
         ("hibernate_after_s", "1"),
+        ("hibernate_after_s", math.inf),
     ],
 )
 def test_a_setting_out_of_range_is_refused_with_the_class(setting, value):
