@@ -246,11 +246,14 @@ class GenServer:
         """Make an actor terminate with `reason`, and wait until it is gone.
 
         Raises:
-            ActorDead: it was gone already, or ended with another reason.
+            ActorDead: it was gone already, or ended with another reason; or it is this actor, which
+                cannot wait for its own end.
             CallTimeout: it has not ended after `timeout_s`; it still will.
         """
         timeout_s = limit_of(timeout_s)
         own, cell = self.__cell, cell_of(ref)
+        if cell is own:
+            raise ActorDead(ref, "calling_self")
         monitor = own.own().add_monitor(cell)
         own.system.request_stop(cell, reason)
         ended_with = await _wait_down(own, monitor, timeout_s)

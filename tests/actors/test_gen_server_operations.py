@@ -482,6 +482,16 @@ def test_stop_actor_tells_with_what_reason_the_actor_really_ended(system):
     assert in_actor(system, stop) == "noproc"
 
 
+def test_an_actor_cannot_wait_for_its_own_end(system):
+    async def stop_itself(puppet):
+        try:
+            await puppet.stop_actor(puppet.ref)
+        except ActorDead as dead:
+            return dead.reason
+
+    assert in_actor(system, stop_itself) == "calling_self"
+
+
 def test_stop_actor_gives_up_but_the_actor_still_ends(system):
     server, gate, _ = start_blocked(system)
     log = []
