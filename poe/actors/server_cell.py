@@ -287,6 +287,8 @@ class ServerCell(ActorCell):
         """Run the suspended callback up to its next await, or its end and what that asks for."""
         try:
             awaited = coroutine.send(value)
+            if type(awaited) is not Call and type(awaited) is not Wait:
+                awaited = self._refuse_awaited(coroutine, awaited)
         except StopIteration as stop:
             self.blocked_by = None
             if type(stop.value) in _DIRECTIVES or self.stop is not None:
@@ -301,17 +303,23 @@ class ServerCell(ActorCell):
             self.blocked_by = None
             self._crash(error)
         else:
-            if type(awaited) is Call or type(awaited) is Wait:
-                self.awaited = awaited
-            else:
-                self._refuse_awaited(coroutine, awaited)
+            self.awaited = awaited
 
-    def _refuse_awaited(self, coroutine: Coroutine[Any, Any, object], awaited: object) -> None:
-        """Crash rather than wait for ever for something that cannot resume an actor."""
-        self.blocked_by = None
-        _close(coroutine)
+    def _refuse_awaited(
+        self, coroutine: Coroutine[Any, Any, object], awaited: object
+    ) -> Call | Wait:
+        """Raise where something is awaited that cannot resume an actor.
+
+        Whoever awaits a foreign function there may catch it, as a supervisor does. A callback that
+        goes on to await such things is ended.
+        """
         kind = type(awaited).__name__
-        self._crash(TypeError(f"an actor awaits calls, wait_down and sleep, not {kind}"))
+        error = TypeError(f"an actor awaits calls, wait_down and sleep, not {kind}")
+        awaited = coroutine.throw(error)
+        if type(awaited) is Call or type(awaited) is Wait:
+            return awaited
+        _close(coroutine)
+        raise error
 
     def _resume(self, awaited: Call | Wait | Continue) -> None:
         """Go on with what the actor was at, then serve what came meanwhile."""

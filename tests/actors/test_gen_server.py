@@ -1,6 +1,7 @@
 """The runtime of a GenServer: start, callbacks, their order, and callbacks that wait."""
 
 import asyncio
+import contextlib
 
 import pytest
 from thespian.actors import Actor
@@ -291,6 +292,36 @@ def test_awaiting_something_foreign_crashes_the_actor_instead_of_hanging_it(syst
     with pytest.raises(ActorDead) as caught:
         system.call(system.start(Puppet), sleep)
     assert isinstance(caught.value.reason, TypeError)
+
+
+class Foreign:
+    """What another framework awaits."""
+
+    def __await__(self):
+        yield self
+
+
+def test_awaiting_something_foreign_is_an_error_where_it_is_awaited(system, caplog):
+    async def catch(puppet, _):
+        with pytest.raises(TypeError, match="awaits calls, wait_down and sleep, not Foreign"):
+            await Foreign()
+        return await puppet.call(other, lambda *_: "went on")
+
+    async def insist(*_):
+        while True:
+            with contextlib.suppress(TypeError):
+                await Foreign()
+
+    async def await_it(*_):
+        await Foreign()
+
+    ref, other = system.start(Puppet), system.start(Puppet)
+    assert system.call(ref, catch) == "went on"
+    with pytest.raises(ActorDead, match="not Foreign"):
+        system.call(ref, insist)
+    with pytest.raises(ActorDead, match="not Foreign"):
+        system.call(system.start(Puppet), await_it)
+    assert "await Foreign()" in caplog.text
 
 
 def test_a_crash_after_an_await_fails_the_call(system):

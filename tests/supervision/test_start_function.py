@@ -40,6 +40,17 @@ async def start_raising(supervisor, actor, *args, name, **kwargs):
     raise OSError(msg)
 
 
+class Foreign:
+    """What another framework awaits."""
+
+    def __await__(self):
+        yield self
+
+
+async def start_by_another_framework(supervisor, actor, *args, name, **kwargs):
+    await Foreign()
+
+
 async def start_refusing(supervisor, actor, *args, name, **kwargs):
     raise StartFailed("later")
 
@@ -74,7 +85,12 @@ def test_none_is_kept_as_a_child_that_does_not_run(world):
 
 @pytest.mark.parametrize(
     ("start", "reason"),
-    [(start_junk, "'junk'"), (start_raising, "OSError"), (start_refusing, "later")],
+    [
+        (start_junk, "'junk'"),
+        (start_raising, "OSError"),
+        (start_refusing, "later"),
+        (start_by_another_framework, "awaits calls, wait_down and sleep, not Foreign"),
+    ],
 )
 def test_whatever_else_comes_is_a_failed_start(world, start, reason):
     supervisor = world.supervise([])
