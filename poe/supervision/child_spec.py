@@ -166,9 +166,9 @@ class ChildSpec:
             self.shutdown_s is None or _is_shutdown(self.shutdown_s),
             "0 or more seconds, 'brutal_kill' or 'infinity'",
         )
-        self._check(
-            "name", self.name is None or is_name(self.name), "a str that is not empty, or None"
-        )
+        # Not of a subclass, such as an enum: nobody can be registered under such a name.
+        is_valid_name = self.name is None or (type(self.name) is str and is_name(self.name))
+        self._check("name", is_valid_name, "a str that is not empty, or None")
         self._check("start", callable(self.start), "a function")
         limit = self.start_timeout_s
         is_limit = limit is None or (_is_number(limit) and limit > 0)

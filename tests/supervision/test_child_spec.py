@@ -48,6 +48,7 @@ def spec(**fields):
         ("shutdown_s", float("nan")),
         ("shutdown_s", "kill"),
         ("name", b"name"),
+        ("name", Restart.PERMANENT),  # a str of a class of its own, which no actor can be called
         ("start", "init"),
         ("start_timeout_s", 0),
         ("start_timeout_s", "2"),
