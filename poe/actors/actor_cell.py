@@ -33,6 +33,8 @@ class System(Protocol):
     """There from the first time that an actor owns such a thing."""
     has_all_actors: bool
     """Whether all that an actor can reach lives here, and can be looked at."""
+    alive: "set[ActorCell]"
+    """The actors that live here, and run."""
 
     @property
     def next_serial(self) -> Callable[[], int]:

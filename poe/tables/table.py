@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from poe.actors.actor_cell import ActorCell, LoopAddress
+from poe.actors.actor_cell import ActorCell, LoopAddress, System
 from poe.actors.gen_server import GenServer
 from poe.errors import InvalidTableArgument, TableAccessDenied, TableGone
 from poe.tables.registry import TableAccess, TableRecord, TableRegistry
@@ -40,6 +40,17 @@ class CounterStep:
     limit: int | None = None
     """The greatest value, or with a negative increment the least; None: there is none."""
     reset_to: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what would leave no counter behind.
+
+        Raises:
+            InvalidTableArgument: one of them is no integer.
+        """
+        for name in ("index", "increment", "limit", "reset_to"):
+            value = getattr(self, name)
+            if not (isinstance(value, int) or (value is None and name == "limit")):
+                raise InvalidTableArgument(name, value, "an integer")
 
 
 class Table:
@@ -76,14 +87,19 @@ class Table:
 
         Raises:
             TableNameTaken: another table has the name.
-            InvalidTableArgument: `key_index` is negative.
+            InvalidTableArgument: `key_index` is negative, there is no such kind or access, or the
+                heir is no actor of the owner's system.
         """
-        if key_index < 0:
+        index: object = key_index
+        if not (isinstance(index, int) and index >= 0):
             raise InvalidTableArgument("key_index", key_index, "0 or more")
+        for argument, value, choices in ("kind", kind, TableKind), ("access", access, TableAccess):
+            if value not in list(choices):
+                raise InvalidTableArgument(argument, value, ", ".join(choices))
         cell = owner.ref.cell
         rows = make_rows(TableKind(kind), key_index)
         record = TableRecord(name, TableKind(kind), TableAccess(access), rows, cell)
-        record.heir, record.heir_data = heir and heir.cell, copied(heir_data)
+        record.heir, record.heir_data = _heir_in(cell.system, heir), copied(heir_data)
         _tables_of(cell).add(record)
         return cls(record, cell)
 
@@ -161,20 +177,27 @@ class Table:
         _tables_of(self._cell).remove(self._record)
 
     def set_heir(self, heir: LoopAddress | None, data: object = None) -> None:
-        """Say who gets the table when its owner ends; None: nobody. Only the owner may."""
+        """Say who gets the table when its owner ends; None: nobody. Only the owner may.
+
+        Raises:
+            InvalidTableArgument: the heir is no actor of the owner's system.
+        """
         self._owned()
-        self._record.heir, self._record.heir_data = heir and heir.cell, copied(data)
+        own_heir = _heir_in(self._cell.system, heir)
+        self._record.heir, self._record.heir_data = own_heir, copied(data)
 
     def give_away(self, receiver: LoopAddress, data: object = None) -> None:
         """Make another live actor the owner; it gets a `TableTransfer`. Only the owner may.
 
         Raises:
-            InvalidTableArgument: the receiver has ended, or owns the table already.
+            InvalidTableArgument: the receiver has ended, lives in another system, or owns the table
+                already.
         """
         self._owned()
-        cell = receiver.cell
-        if cell.instance is None or cell is self._cell:
-            raise InvalidTableArgument("receiver", receiver, "another actor that is alive")
+        cell = getattr(receiver, "cell", None)
+        if cell not in self._cell.system.alive or cell is self._cell:
+            allowed = "another actor of this system that is alive"
+            raise InvalidTableArgument("receiver", receiver, allowed)
         _tables_of(self._cell).transfer(self._record, cell, copied(data))
 
     # ---- rows ---------------------------------------------------------------------------------
@@ -266,7 +289,7 @@ class Table:
         Raises:
             InvalidTableArgument: as `update_counters`.
         """
-        if isinstance(step, int):
+        if not isinstance(step, CounterStep):
             step = CounterStep(self._rows().key_index + 1, step)
         return self.update_counters(key, [step], default=default)[0]
 
@@ -381,6 +404,21 @@ def _tables_of(cell: ActorCell) -> TableRegistry:
     return system.estate
 
 
+def _heir_in(system: System, heir: object) -> ActorCell | None:
+    """Return the cell of an heir, which may have ended; in another system nobody hears of ends.
+
+    Raises:
+        InvalidTableArgument: it is no actor of this system.
+    """
+    if heir is None:
+        return None
+    cell: Any = getattr(heir, "cell", None)
+    is_actor = isinstance(cell, ActorCell) and (cell.instance is None or cell in system.alive)
+    if not (is_actor and cell.system is system):
+        raise InvalidTableArgument("heir", heir, "the ref of an actor of this system, or None")
+    return cell  # type: ignore[no-any-return]  # it is one
+
+
 def _announce(record: TableRecord, giver: LoopAddress, data: object) -> None:
     record.owner.post(TableTransfer(Table(record, record.owner), giver, data))
 
@@ -395,9 +433,9 @@ def _step_counter(row: list[Any], step: CounterStep, key_index: int) -> int:
     index = step.index
     if index == key_index or not 0 <= index < len(row) or type(row[index]) is not int:
         raise InvalidTableArgument("index", index, "the index of an integer but the key")
-    value: int = row[index] + step.increment
+    value = int(row[index] + step.increment)
     limit = step.limit
     if limit is not None and (value < limit if step.increment < 0 else value > limit):
-        value = step.reset_to
+        value = int(step.reset_to)
     row[index] = value
     return value

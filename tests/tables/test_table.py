@@ -2,10 +2,11 @@
 
 import pytest
 
-from poe.actors import Down, Stop
+from poe.actors import Down, LoopSystem, Stop
 from poe.errors import InvalidTableArgument, TableAccessDenied, TableGone, TableNameTaken
 from poe.tables import ANY, END_OF_TABLE, CounterStep, Table, TableAccess, TableKind
 from poe.tables.table import TableTransfer
+from poe.testing import SimulatedClock
 from tests.actors.puppet import Puppet, in_actor, log_of
 
 SETS = [TableKind.SET, TableKind.ORDERED_SET]
@@ -201,6 +202,28 @@ def test_several_counters_change_together_or_not_at_all(make):
     assert table.lookup("key") == [("key", 2, 4, "text")]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"index": "1"},
+        {"increment": 1.5},
+        {"increment": None},
+        {"limit": "x"},
+        {"limit": 0, "reset_to": "zz"},
+    ],
+)
+def test_a_counter_stays_an_integer(make, change):
+    table = make()
+    table.insert(("turn", 5))
+    with pytest.raises(InvalidTableArgument, match="use an integer"):
+        table.update_counter("turn", CounterStep(**{"index": 1, **change}))
+    with pytest.raises(InvalidTableArgument, match=r"increment is 1\.5; use an integer"):
+        table.update_counter("turn", 1.5)
+    assert table.update_counter("turn", step=True) == 6
+    assert table.update_counter("turn", CounterStep(1, limit=0, reset_to=False)) == 0
+    assert table.update_counter("turn") == 1
+
+
 @pytest.mark.parametrize("step", [CounterStep(0), CounterStep(3), CounterStep(2), CounterStep(-1)])
 def test_a_key_a_text_and_nothing_are_no_counters(make, step):
     table = make()
@@ -377,6 +400,22 @@ def test_a_table_is_not_given_to_its_owner_or_the_dead(system, make, owner, othe
             table.give_away(receiver)
 
 
+def test_a_table_is_given_and_left_to_actors_of_its_system_alone(system, make, owner):
+    """In another one nobody hears of the end of its owner: it would stay for ever."""
+    table = make("mine")
+    with LoopSystem(clock=SimulatedClock()) as there:
+        outside = system.actors.new_outside_cell("thread", Puppet()).address
+        for stranger in there.start(Puppet), outside, "name":
+            with pytest.raises(InvalidTableArgument, match="of this system that is alive"):
+                table.give_away(stranger)
+            with pytest.raises(InvalidTableArgument, match="an actor of this system, or None"):
+                table.set_heir(stranger)
+            with pytest.raises(InvalidTableArgument, match="an actor of this system, or None"):
+                make(heir=stranger)
+    end(system, owner)
+    assert table.is_gone
+
+
 def test_an_application_thread_reads_under_the_lock(live):
     owner = live.start(Puppet)
     table = live.call(owner, lambda puppet, _: Table.new(puppet, "mine"))
@@ -387,8 +426,17 @@ def test_an_application_thread_reads_under_the_lock(live):
 
 
 def test_a_table_needs_a_sensible_key_index(make):
-    with pytest.raises(InvalidTableArgument):
-        make(key_index=-1)
+    for key_index in (-1, "1", 0.0):
+        with pytest.raises(InvalidTableArgument):
+            make(key_index=key_index)
+
+
+def test_a_kind_or_an_access_that_there_is_not_is_told_with_those_there_are(make):
+    with pytest.raises(InvalidTableArgument, match="use set, ordered_set, bag, duplicate_bag"):
+        make(kind="heap")
+    with pytest.raises(InvalidTableArgument, match="use private, protected, public"):
+        make(access=3)
+    assert make(kind="bag").kind is TableKind.BAG
 
 
 def test_a_table_shows_its_name_and_is_true_when_empty(make):
