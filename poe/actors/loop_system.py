@@ -198,12 +198,13 @@ class LoopSystem(SystemCalls):
             threading.Thread(target=self.shutdown, name="poe-shutdown").start()
             return
         self.run_queue.run_outside(self._kill_all)
-        self._is_shut_down = True
         if self.actors.guests is not None:
             self.actors.guests.leave()
         self.run_queue.stop_event_loop()
 
     def _kill_all(self) -> None:
+        # Under the lock: whoever starts an actor now is refused, or its actor is among these.
+        self._is_shut_down = True
         for cell in list(self.actors.alive):
             # Its own end: whoever waits for an answer of it must not wait for ever.
             cell.abort(KILLED if isinstance(cell, ServerCell) else NORMAL)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from poe.actors import NO_REPLY, ActorDead, CallTimeout, LoopSystem
+from poe.actors import NO_REPLY, ActorDead, CallTimeout, LoopSystem, SystemShutDown
 from poe.testing import SimulatedClock
 from tests.actors.puppet import PinnedPuppet, Puppet, child_of
 from tests.waiting import wait_until
@@ -95,6 +95,21 @@ def test_a_call_after_shutdown_fails_at_once(puppet_class):
     base.shutdown()
     with pytest.raises(ActorDead):
         base.call(ref, "request", None)
+
+
+def test_an_actor_that_is_started_while_a_system_shuts_down_is_refused(monkeypatch):
+    base = LoopSystem()
+    run_outside, refusals = base.run_queue.run_outside, []
+
+    def let_another_thread_in(action):
+        run_outside(action)
+        with pytest.raises(SystemShutDown) as caught:
+            base.start(Puppet)
+        refusals.append(caught.value)
+
+    monkeypatch.setattr(base.run_queue, "run_outside", let_another_thread_in)
+    base.shutdown()
+    assert len(refusals) == 1
 
 
 def test_shutdown_inside_an_actor_comes_when_the_actor_is_done(live):
