@@ -104,10 +104,10 @@ class EventLoop:
     def _set_alarm(self, deadline_s: float, ring: Callable[[], object]) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
+        rest_s = deadline_s - time.monotonic()
         # libuv counts whole milliseconds from the start of the loop's turn. An alarm that rang
         # early would be set again and again until its time has come.
-        delay_s = max(0.0, deadline_s - time.monotonic()) + 0.001
-        self._alarm = self.loop.call_later(delay_s, ring)
+        self._alarm = self.loop.call_later(rest_s + 0.001 if rest_s > 0 else 0, ring)
 
     def stop(self) -> None:
         """End the loop and, unless called from it, wait for its thread and close it."""

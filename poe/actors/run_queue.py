@@ -419,8 +419,13 @@ class RunQueue:
             self.leave()
 
     def fire_due(self) -> None:
-        """Run what has come due; by whoever has entered."""
-        while (action := self.timers.pop_due(self.monotonic_s())) is not None:
+        """Run what has come due by now; by whoever has entered.
+
+        What comes due meanwhile waits for the next time: an actor that sleeps for no time, again
+        and again, must not keep others waiting.
+        """
+        now_s = self.monotonic_s()
+        while (action := self.timers.pop_due(now_s)) is not None:
             action()
             self.drain()
 

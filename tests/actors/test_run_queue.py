@@ -46,6 +46,36 @@ def test_the_calling_thread_runs_the_actor_itself(live):
     assert ident == threading.get_ident()
 
 
+async def sleep_for_no_time(puppet, goes_on):
+    while goes_on():
+        await puppet.sleep(0)
+    puppet.log.append("over")
+
+
+def remind_at_once(puppet, goes_on):
+    if goes_on():
+        puppet.send_after(0, lambda puppet: remind_at_once(puppet, goes_on))
+    else:
+        puppet.log.append("over")
+
+
+@pytest.mark.parametrize("spin", [sleep_for_no_time, remind_at_once])
+def test_an_actor_whose_timers_are_due_at_once_keeps_nobody_waiting(live, spin):
+    spinning, other = live.start(Puppet), live.start(Puppet)
+    is_told, deadline_s = threading.Event(), time.monotonic() + 2
+
+    def goes_on():
+        return not is_told.is_set() and time.monotonic() < deadline_s
+
+    live.cast(spinning, lambda puppet: spin(puppet, goes_on))
+    for _ in range(20):
+        time.sleep(0)  # the loop's thread may have the lock
+        assert live.call(other, lambda *_: "served") == "served"
+    is_told.set()
+    wait_until(lambda: log_of(live, spinning) == ["over"])
+    assert time.monotonic() < deadline_s
+
+
 def test_a_thread_that_calls_in_a_tight_loop_does_not_starve_timers(live):
     counter, ticker = live.start(Counter), live.start(Puppet)
     ticks: list[float] = []
