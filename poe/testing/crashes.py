@@ -14,6 +14,7 @@ from poe.actors.actor_cell import ActorCell, LoopAddress
 from poe.actors.actor_table import ActorTable
 from poe.actors.clock import SimulatedClock
 from poe.actors.run_queue import RunQueue
+from poe.actors.server_cell import cell_of_actor
 
 _MESSAGE_CALLBACKS: Final = ("handle_call", "handle_cast", "handle_info")
 _CALLBACKS: Final = ("init", *_MESSAGE_CALLBACKS, "handle_continue", "terminate")
@@ -31,14 +32,16 @@ class Crash:
         self._at = at
         self._times = times
         self._reason = reason
-        self._entered: WeakKeyDictionary[GenServer, int] = WeakKeyDictionary()
+        # By address: the class of an actor may have an `==` or a hash of its own.
+        self._entered: WeakKeyDictionary[LoopAddress, int] = WeakKeyDictionary()
         self.count = 0
 
     def enter(self, actor: GenServer, callback: str) -> None:
         """Raise if this is the moment; called when an actor begins with a callback."""
         if callback not in self._callbacks or self.count == self._times:
             return
-        self._entered[actor] = entered = self._entered.get(actor, 0) + 1
+        address = cell_of_actor(actor).address
+        self._entered[address] = entered = self._entered.get(address, 0) + 1
         if entered == self._at:
             self.count += 1
             reason = self._reason

@@ -101,6 +101,22 @@ def test_every_new_actor_of_the_class_crashes_until_the_times_are_used_up(system
     assert answers == [1, "crash", 1, "crash", 1, 2, 3]
 
 
+class Equal(Adder):
+    """Equal to any other, and without a hash, as an actor that is a dataclass may be."""
+
+    def __eq__(self, other):
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_actors_count_for_themselves_though_they_are_equal(system):
+    system.crash(Equal, at=2)
+    first, second = system.start(Equal), system.start(Equal)
+    assert [system.call(first, 1), system.call(second, 1)] == [1, 1]
+    assert isinstance(reason_of(system, second), InjectedCrash)
+
+
 def test_a_crash_of_terminate_replaces_the_reason(system):
     system.crash(Adder, callback="terminate", reason="worse")
     root = system.start(Supervisor, SupervisorFlags(), [ChildSpec(id="a", actor=Adder, name="a")])
