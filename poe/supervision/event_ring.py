@@ -45,7 +45,7 @@ class EventRing:
         self._events: deque[EventMap] = deque()
         self._size_bytes = 0
         self._ends: OrderedDict[str, int] = OrderedDict()
-        self._starts: dict[str, int] = {}
+        self._starts: dict[str, int | None] = {}
         self._failed_starts: dict[str, int] = {}
         self.restarts_count = 0
         """How many events told of a restart."""
@@ -104,8 +104,7 @@ class EventRing:
 
     def begin_start(self, supervisor: str, cause_seq: int | None) -> None:
         """Note why a supervisor starts children from now on: whoever starts below it asks."""
-        if cause_seq is not None:
-            self._starts[supervisor] = cause_seq
+        self._starts[supervisor] = cause_seq
 
     def end_start(self, supervisor: str) -> None:
         """Note that it has started them."""
@@ -116,8 +115,13 @@ class EventRing:
         return None if supervisor is None else self._starts.get(supervisor)
 
     def start_failed(self, supervisor: str, seq: int) -> None:
-        """Note for a supervisor which event tells why the start of its child is about to fail."""
-        self._failed_starts[supervisor] = seq
+        """Note for a supervisor which event tells why the start of its child is about to fail.
+
+        Only while it starts children by itself. Whoever has asked for a start hears of its failure
+        by the answer, and a note that nobody takes would be taken for the cause of a later one.
+        """
+        if supervisor in self._starts:
+            self._failed_starts[supervisor] = seq
 
     def cause_of_failed_start(self, supervisor: str) -> int | None:
         """Return what was noted for a supervisor, and forget it."""

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from poe.errors import ChildStartFailed
 from poe.protocol.node_event import NodeEvent, why
 from poe.supervision import AutoShutdown, Restart, Strategy, SupervisorFlags
-from poe.supervision.api import StartDynamicChild
+from poe.supervision.api import StartChild, StartDynamicChild
 from poe.supervision.backoff import Backoff
 from poe.supervision.chronicle import keep_events
 from poe.supervision.event_ring import BYTES_MAX, EVENTS_MAX, TEXT_MAX, EventRing
@@ -171,6 +172,20 @@ def test_a_start_that_fails_further_down_is_the_cause_of_the_failure_above(world
         ("restarted", "inner"),
         ("start_error", "inner"),
         ("start_error", "y"),
+        ("child_terminated", "a"),
+    ]
+
+
+def test_a_start_that_was_asked_for_and_failed_is_no_cause_of_a_later_failure(world, ring):
+    root = world.supervise([world.spec("a")], intensity=5)
+    world.journal.plans["y"] = ["broken"]
+    with pytest.raises(ChildStartFailed):
+        world.ask(root, StartChild(world.nested("inner", SupervisorFlags(), world.specs("xy"))))
+    world.journal.plans["a"] = ["broken"]
+    world.end(root, "a")
+    assert reasons(ring, "a") == [
+        ("restarted", "a"),
+        ("start_error", "a"),
         ("child_terminated", "a"),
     ]
 
