@@ -93,7 +93,8 @@ class EventLoop:
     def wake(self, callback: Callable[[], object]) -> None:
         """Run `callback` in the loop's thread soon; nothing happens on a closed loop."""
         if not self._is_closed:
-            self.loop.call_soon_threadsafe(callback)
+            with suppress(RuntimeError):  # it was closed a moment ago
+                self.loop.call_soon_threadsafe(callback)
 
     def set_alarm(self, deadline_s: float, ring: Callable[[], object]) -> None:
         """Replace the one alarm: run `ring` in the loop's thread at a monotonic time."""

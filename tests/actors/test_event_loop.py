@@ -20,6 +20,13 @@ def loop():
     event_loop.stop()
 
 
+def test_who_wakes_a_loop_that_closes_at_that_moment_does_nothing():
+    loop, called = EventLoop(), []
+    loop.loop.close()
+    loop.wake(lambda: called.append("called"))
+    assert called == []
+
+
 def test_a_wake_up_runs_in_the_thread_of_the_loop(loop):
     idents: list[int] = []
     loop.wake(lambda: idents.append(threading.get_ident()))
