@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from poe.actors import KILL, NOPROC, SHUTDOWN, TIMED_OUT, ActorRef
+from poe.actors import KILL, NOPROC, SHUTDOWN, TIMED_OUT, ActorRef, LoopAddress
 from poe.actors.gen_server import GenServer
 from poe.actors.message import Cast
 from poe.actors.reason import is_for_program, is_word, reason_text
@@ -55,9 +55,6 @@ class Report(StrEnum):
     """The supervisor gives up (OTP: reached_max_restart_intensity)."""
 
 
-_STARTED = (ActorRef, Started)
-
-
 async def start(
     supervisor: GenServer,
     spec: ChildSpec,
@@ -89,9 +86,10 @@ async def start(
         reason = error.reason if isinstance(error, StartFailed) else error
         report(Report.START_ERROR, supervisor.ref, spec, reason_text(reason))
         raise ChildStartFailed(spec.id, reason) from error
-    if started is None:
+    ref = ref_of(started)
+    if ref is None:
         return None
-    if not isinstance(started, _STARTED):
+    if not isinstance(ref, LoopAddress):
         report(Report.START_ERROR, supervisor.ref, spec, reason_text(started))
         raise ChildStartFailed(spec.id, started)
     report(Report.PROGRESS, supervisor.ref, spec)

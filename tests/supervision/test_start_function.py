@@ -8,6 +8,7 @@ from poe.actors import StartFailed
 from poe.errors import ChildStartFailed
 from poe.supervision import (
     ChildSpec,
+    Restart,
     RestartChild,
     StartChild,
     StartDynamicChild,
@@ -33,6 +34,14 @@ async def start_nothing(supervisor, actor, *args, name, **kwargs):
 
 async def start_junk(supervisor, actor, *args, name, **kwargs):
     return "junk"
+
+
+async def start_junk_with_info(supervisor, actor, *args, name, **kwargs):
+    return Started("junk", "port 80")
+
+
+async def start_nothing_with_info(supervisor, actor, *args, name, **kwargs):
+    return Started(None, "port 80")
 
 
 async def start_raising(supervisor, actor, *args, name, **kwargs):
@@ -83,10 +92,19 @@ def test_none_is_kept_as_a_child_that_does_not_run(world):
     assert world.slots(supervisor) == {"a": None}
 
 
+def test_a_temporary_child_that_does_not_run_is_not_kept_whatever_else_is_told(world):
+    supervisor = world.supervise([])
+    spec = spec_with(world, start_nothing_with_info, restart=Restart.TEMPORARY)
+    for _ in range(2):
+        assert world.ask(supervisor, StartChild(spec)) is None
+    assert world.slots(supervisor) == {}
+
+
 @pytest.mark.parametrize(
     ("start", "reason"),
     [
         (start_junk, "'junk'"),
+        (start_junk_with_info, "'junk'"),
         (start_raising, "OSError"),
         (start_refusing, "later"),
         (start_by_another_framework, "awaits calls, wait_down and sleep, not Foreign"),
