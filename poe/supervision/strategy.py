@@ -82,7 +82,8 @@ class ChildTable:
     It finds a child by key and by ref in constant time, so that a supervisor of many children
     handles an exit as fast as one of three. It is changed only through its methods.
 
-    Invariant: `_by_ref` holds exactly the keys whose slot is a ref.
+    Invariant: `_by_ref` holds the refs in the slots. Where start functions have given one actor to
+    several children, as OTP lets them, it leads to the last of these.
     """
 
     def __init__(self, specs: Iterable[ChildSpec] = ()) -> None:
@@ -119,7 +120,7 @@ class ChildTable:
     def set_slot(self, key: Hashable, slot: Slot) -> None:
         """Record how a child is from now on."""
         child = self._by_key[key]
-        if child.is_running:
+        if child.is_running and self._by_ref.get(child.slot) == key:
             del self._by_ref[child.slot]
         child.slot = slot
         if child.is_running:

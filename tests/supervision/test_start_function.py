@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from poe.actors import StartFailed
+from poe.actors import ActorRef, StartFailed
 from poe.errors import ChildStartFailed
 from poe.supervision import (
     ChildSpec,
@@ -98,6 +98,22 @@ def test_a_temporary_child_that_does_not_run_is_not_kept_whatever_else_is_told(w
     for _ in range(2):
         assert world.ask(supervisor, StartChild(spec)) is None
     assert world.slots(supervisor) == {}
+
+
+def test_one_actor_that_is_given_to_two_children_ends_with_the_first_that_stops(world):
+    shared: list[ActorRef] = []
+
+    async def start_once(supervisor, actor, *args, name, **kwargs):
+        if not shared:
+            shared.append(await supervisor.start_link(actor, *args, name=name, **kwargs))
+        return shared[0]
+
+    specs = [world.spec("x"), spec_with(world, start_once), spec_with(world, start_once, "b")]
+    supervisor = world.supervise(specs)
+    for child in "ab":
+        world.ask(supervisor, TerminateChild(child))
+        assert not world.base.is_alive(shared[0])
+    assert world.base.is_alive(world.ref(supervisor, "x"))
 
 
 @pytest.mark.parametrize(
