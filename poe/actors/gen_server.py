@@ -21,7 +21,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from poe.actors.actor_cell import LoopAddress, cell_of
 from poe.actors.call import Call, Response, Start, Wait
-from poe.actors.message import TIMED_OUT, Cast, ExitSignal, Monitor
+from poe.actors.message import TIMED_OUT, Cast, ExitSignal, Monitor, check_error
 from poe.actors.reason import NOPROC, Reason, is_same
 from poe.actors.server_cell import ServerCell, cell_of_actor
 from poe.actors.timer_queue import Timer
@@ -268,7 +268,12 @@ class GenServer:
         caller.answer(value)
 
     def reply_error(self, caller: Call, error: Exception) -> None:
-        """Answer such a call with an error that its caller raises."""
+        """Answer such a call with an error that its caller raises.
+
+        Raises:
+            TypeError: it is no exception.
+        """
+        check_error(error)
         caller.fail(error)
 
     def start_link(

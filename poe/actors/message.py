@@ -55,6 +55,18 @@ REPLY: Final = Token.REPLY
 SUSPENDED: Final = Token.SUSPENDED
 
 
+def check_error(error: object) -> None:
+    """Refuse an answer that no caller can raise.
+
+    Raises:
+        TypeError: it is no exception.
+    """
+    if not isinstance(error, BaseException):
+        shown = f"the class {error.__name__}" if isinstance(error, type) else type(error).__name__
+        msg = f"an error is an exception, such as ValueError('why'), not {shown}"
+        raise TypeError(msg)
+
+
 @dataclass(frozen=True, slots=True)
 class Continue:
     """Run `handle_continue(argument)` before any other message."""
@@ -100,6 +112,14 @@ class Error:
     """Answer the call with an error that the caller's `call` raises; this actor lives on."""
 
     error: Exception
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be raised, in the callback that returns it.
+
+        Raises:
+            TypeError: it is no exception.
+        """
+        check_error(self.error)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

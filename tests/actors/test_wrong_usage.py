@@ -10,6 +10,7 @@ import pytest
 from poe.actors import (
     ActorDead,
     CallTimeout,
+    Error,
     GenServer,
     LoopSystem,
     Reply,
@@ -176,6 +177,20 @@ def test_time_does_not_go_back(system):
 def test_a_setting_out_of_range_is_refused_with_the_class(setting, value):
     with pytest.raises(ValueError, match=f"Wrong: {setting} is .*; use"):
         type("Wrong", (GenServer,), {setting: value})
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [("not enough money", "str"), (ValueError, "the class ValueError")]
+)
+@pytest.mark.parametrize("way", ["Error", "reply_error"])
+def test_an_error_is_an_exception(system, way, error, told):
+    def answer(puppet, caller):
+        return Error(error) if way == "Error" else puppet.reply_error(caller, error)
+
+    with pytest.raises(ActorDead) as caught:
+        system.call(system.start(Puppet), answer)
+    assert isinstance(caught.value.reason, TypeError)
+    assert str(caught.value.reason).endswith(f"such as ValueError('why'), not {told}")
 
 
 def test_a_reply_is_followed_by_a_directive(system):
