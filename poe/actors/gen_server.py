@@ -410,6 +410,9 @@ def operations_of(actor: GenServer) -> GenServer:
 
 
 async def _wait_down(cell: ServerCell, monitor: Monitor, timeout_s: float | None) -> Reason:
+    if type(monitor) is not Monitor:
+        msg = f"wait_down takes what `monitor` gave, not {monitor!r}; nobody would tell of its end"
+        raise TypeError(msg)
     down = cell.own().take_down(monitor)
     if down is not None:
         return down.reason

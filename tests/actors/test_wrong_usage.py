@@ -193,6 +193,16 @@ def test_an_error_is_an_exception(system, way, error, told):
     assert str(caught.value.reason).endswith(f"such as ValueError('why'), not {told}")
 
 
+def test_the_end_of_a_ref_is_awaited_by_its_monitor(system):
+    other = system.start(Puppet)
+
+    async def wait(puppet):
+        with pytest.raises(TypeError, match=f"takes what `monitor` gave, not {other};"):
+            await puppet.wait_down(other)
+
+    in_actor(system, wait)
+
+
 def test_a_reply_is_followed_by_a_directive(system):
     puppet = system.start(Puppet)
     wrong: Any = 2
