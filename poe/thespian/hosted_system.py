@@ -26,7 +26,7 @@ from poe.actors.loop_system import EndWatcher
 from poe.actors.message import Cast, ExitSignal
 from poe.actors.reason import NOPROC, NORMAL, Reason, is_word
 from poe.actors.system_calls import SystemCalls
-from poe.errors import ActorDead, CallTimeout, OptionError
+from poe.errors import ActorDead, CallTimeout, OptionError, SystemShutDown
 from poe.errors.timeout import limit_of
 from poe.thespian.hosted.host import Host
 from poe.thespian.hosted.host_system import HostSystem
@@ -105,6 +105,7 @@ class HostedSystem(SystemCalls):
             StartFailed: `init` raised or stopped, took longer than `start_timeout_s`, or the
                 process was killed.
             NameTaken: another live actor has the name.
+            SystemShutDown: `shutdown` was called.
             NotPicklable: the class or the arguments cannot be sent to another process.
         """
         start_timeout_s = limit_of(start_timeout_s, "start_timeout_s")
@@ -119,6 +120,8 @@ class HostedSystem(SystemCalls):
         timeout_s: float | None = None,
     ) -> Any:  # noqa: ANN401 - the reply to Start
         with self._lock:
+            if self._is_over.is_set():
+                raise SystemShutDown(actor_class)
             cell = self._actors.spawn(actor_class, None, name)
             call = Call(None, None, cell, None)
             start = Start(args, kwargs, call)
@@ -198,8 +201,13 @@ class HostedSystem(SystemCalls):
         return pid
 
     def shutdown(self) -> None:
-        """End every actor without ceremony, and all processes; stop supervisors before."""
+        """End every actor without ceremony, and all processes; stop supervisors before.
+
+        Twice is harmless.
+        """
         with self._lock:
+            if self._is_over.is_set():
+                return
             if self._group:
                 base = self._thespian._systemBase  # noqa: SLF001 - its thread, its processes
                 _kill_group(self._group, self._actors.remote.known_pids())

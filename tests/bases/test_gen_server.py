@@ -27,6 +27,7 @@ from poe.errors import (
     NotSuspended,
     PointerOutOfRange,
     StartFailed,
+    SystemShutDown,
 )
 from tests.bases.actors import Doer, log_of
 from tests.waiting import wait_until
@@ -590,3 +591,13 @@ def test_threads_do_not_take_each_others_answers(system):
     for thread in threads:
         thread.join(30)
     assert answers == {n: [(n, turn) for turn in range(10)] for n in range(4)}
+
+
+def test_a_system_that_was_shut_down_starts_nobody_and_may_be_shut_down_again(system):
+    ref = system.start(Doer)
+    system.shutdown()
+    with pytest.raises(SystemShutDown):
+        system.start(Doer)
+    with pytest.raises(ActorDead):
+        system.call(ref, (echo, 1))
+    system.shutdown()
