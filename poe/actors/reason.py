@@ -99,10 +99,13 @@ def reason_text(reason: object) -> str:
     Exceptions that are not ours are named by their type only: their text may hold a message's
     payload.
     """
-    if isinstance(reason, BaseException) and not isinstance(reason, PoeError):
-        return type(reason).__name__
     if isinstance(reason, PoeError):
-        text = str(reason)
+        try:
+            text = str(reason)
+        except Exception:  # noqa: BLE001 - a foreign subclass may do whatever it does
+            text = type(reason).__name__
+    elif isinstance(reason, BaseException):
+        return type(reason).__name__
     elif type(reason) is str:  # OTP's words, and other people's
         text = repr(reason[:REASON_LENGTH_MAX])
     else:

@@ -3,6 +3,7 @@
 import pytest
 
 from poe.actors import ActorDead, ActorExit, Exit, Stop, is_orderly
+from poe.errors import PoeError
 from poe.supervision import ChildSpec, Supervisor, SupervisorFlags
 from tests.actors.puppet import Puppet, in_actor
 
@@ -45,6 +46,24 @@ def test_a_reason_that_cannot_be_compared_ends_an_actor_and_its_supervisor_resta
         assert system.whereis("child") not in (None, before)
     system.exit(supervisor, reason)
     assert system.is_alive(supervisor) is False
+
+
+class Speechless(PoeError):
+    """An error that has no text."""
+
+    code = 9999
+
+    def __str__(self):
+        msg = "there is no text"
+        raise ValueError(msg)
+
+
+def test_a_supervisor_outlives_a_crash_of_which_there_is_no_text(system, caplog):
+    spec = ChildSpec(id="child", actor=Puppet, name="child")
+    supervisor = system.start(Supervisor, SupervisorFlags(), [spec])
+    system.cast("child", raise_with(Speechless()))
+    assert system.is_alive(supervisor)
+    assert "child_terminated of child 'child': Speechless" in caplog.text
 
 
 def raise_with(reason):
