@@ -188,7 +188,8 @@ class GenServer:
         server = ref.cell if type(ref) is LoopAddress else cell.system.find(ref)
         call = Call(request, cell, server, timeout_s)
         if server is None or server is cell:
-            call.fail(ActorDead(ref, NOPROC if server is None else "calling_self"))
+            dead = ActorDead(ref, NOPROC if server is None else "calling_self")
+            cell.run_queue.hand_back(call, dead)
             return call
         if cell.blocked_by is None:
             # A plain callback goes on after this: were the server next, it could call back here,

@@ -31,7 +31,7 @@ from poe.actors.event_loop import EventLoop
 from poe.actors.message import Entry, Receiver
 from poe.actors.reason import is_for_program
 from poe.actors.timer_queue import Timer, TimerQueue
-from poe.errors import CallFromActor
+from poe.errors import ActorDead, CallFromActor
 from poe.errors.timeout import check_delay
 
 logger = logging.getLogger("poe.actors")
@@ -43,8 +43,9 @@ _SIMULATED_BURST = (None,) * 300_000
 """The same in simulated time, where nobody needs a turn but a test whose actors go on for ever;
 what is left over waits for the next call or `advance`."""
 
-_HAND_OVERS_MAX = 100
-"""Calls that are delivered past the queue before one goes through it, so that others get a turn."""
+_HAND_OVERS_MAX = 10_000
+"""Calls that one thread delivers past the queue; more go through it, where they count as messages
+of the burst, so that others get a turn."""
 
 _NESTING_MAX = 16
 """Calls within calls that are delivered past the queue; each nests some frames on the stack."""
@@ -269,7 +270,6 @@ class RunQueue:
             or self._nesting >= _NESTING_MAX
             or self._hand_overs_left <= 0
         ):
-            self._hand_overs_left = _HAND_OVERS_MAX
             server.queue.append((server, message, None))
             return
         self._hand_overs_left -= 1
@@ -285,10 +285,22 @@ class RunQueue:
         finally:
             self._nesting -= 1
 
+    def hand_back(self, call: Call, error: ActorDead) -> None:
+        """Fail a call that reaches nobody: at once, or as `hand_over` behind what is queued.
+
+        Whoever calls again and again, until somebody has the name, must let that one start.
+        """
+        if self._hand_overs_left > 0:
+            self._hand_overs_left -= 1
+            call.fail(error)
+        else:
+            self.queue.append((_Nobody(error), call, None))
+
     def drain(self) -> None:
         """Deliver until nothing is left that this thread may deliver, or others need a turn."""
         queue, pinned, loop = self.queue, self.pinned, self._event_loop
         self._is_running = True
+        self._hand_overs_left = _HAND_OVERS_MAX
         try:
             for _ in self.burst:
                 if queue:
@@ -499,6 +511,20 @@ def _cut_short(receiver: Receiver, error: BaseException) -> None:
     abort = getattr(receiver, "abort", None)
     if abort is not None:
         abort(error)
+
+
+class _Nobody:
+    """Stands in the run queue for the receiver of a call that there is not."""
+
+    __slots__ = ("_error",)
+
+    def __init__(self, error: ActorDead) -> None:
+        self._error = error
+
+    def deliver(self, call: Call, sender: object) -> None:
+        """Fail the call."""
+        del sender
+        call.fail(self._error)
 
 
 class _Interrupt:

@@ -1,10 +1,11 @@
 """Calls that pass the queue: order is kept, and nobody is starved."""
 
+import contextlib
 from typing import Any
 
 import pytest
 
-from poe.actors import ActorDead, GenServer, LoopSystem
+from poe.actors import ActorDead, Call, GenServer, LoopSystem, run_queue
 from poe.actors.server_cell import cell_of_actor
 from poe.testing import SimulatedClock
 from tests.actors.puppet import Puppet
@@ -92,6 +93,48 @@ def test_an_actor_that_calls_in_a_loop_lets_other_messages_through():
 
     assert system.call(asker, call_until_the_witness_was_served) < 100_000
     assert log == [("cast", "now")]
+
+
+def test_calls_that_pass_the_queue_make_a_burst_no_longer_than_it_may_be(monkeypatch):
+    """Timers, sockets and other threads wait for the end of a burst."""
+    monkeypatch.setattr(run_queue, "_HAND_OVERS_MAX", 50)
+    system: Any = LoopSystem(clock=SimulatedClock())
+    system.run_queue.burst = (None,) * 100
+    log: list[tuple[str, object]] = []
+    recorder, asker = system.start(Recorder, log), system.start(Asker)
+
+    async def call_for_ever(actor):
+        while True:
+            await actor.call(recorder, "again")
+
+    call = Call(call_for_ever, None, asker.cell, None)
+    system.run_queue.post_from_outside(asker.cell, call, None)
+    assert len(log) <= 50 + 100
+
+
+def test_who_calls_a_name_until_somebody_has_it_lets_that_one_start():
+    system: Any = LoopSystem(clock=SimulatedClock())
+    asker = system.start(Asker)
+    log: list[tuple[str, object]] = []
+
+    async def call_until_it_is_there(actor):
+        await actor.start_link(Starter, log)
+        while True:
+            with contextlib.suppress(ActorDead):
+                return await actor.call("late", "hello")
+
+    assert system.call(asker, call_until_it_is_there) == "hello"
+    assert log == [("call", "hello")]
+
+
+class Starter(GenServer):
+    """Starts somebody who has a name, once it has started itself."""
+
+    def init(self, log):
+        self.cast(self.ref, log)
+
+    async def handle_cast(self, log):
+        await self.start_link(Recorder, log, name="late")
 
 
 class CallsBack(GenServer):

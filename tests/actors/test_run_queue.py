@@ -1,5 +1,6 @@
 """Who runs actors: many threads at once, the loop's thread, timers, and fairness between them."""
 
+import contextlib
 import os
 import threading
 import time
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from poe.actors import GenServer, LoopSystem
+from poe.actors import ActorDead, GenServer, LoopSystem
 from poe.actors.run_queue import RunQueue
 from poe.errors import CallFromActor
 from tests.actors.puppet import PinnedPuppet, Puppet, in_actor, log_of
@@ -52,6 +53,13 @@ async def sleep_for_no_time(puppet, goes_on):
     puppet.log.append("over")
 
 
+async def ask_who_is_not_there(puppet, goes_on):
+    while goes_on():
+        with contextlib.suppress(ActorDead):
+            await puppet.call("nobody", "are you there?")
+    puppet.log.append("over")
+
+
 def remind_at_once(puppet, goes_on):
     if goes_on():
         puppet.send_after(0, lambda puppet: remind_at_once(puppet, goes_on))
@@ -59,16 +67,16 @@ def remind_at_once(puppet, goes_on):
         puppet.log.append("over")
 
 
-@pytest.mark.parametrize("spin", [sleep_for_no_time, remind_at_once])
-def test_an_actor_whose_timers_are_due_at_once_keeps_nobody_waiting(live, spin):
+@pytest.mark.parametrize("spin", [sleep_for_no_time, remind_at_once, ask_who_is_not_there])
+def test_an_actor_that_awaits_what_is_there_at_once_keeps_nobody_waiting(live, spin):
     spinning, other = live.start(Puppet), live.start(Puppet)
-    is_told, deadline_s = threading.Event(), time.monotonic() + 2
+    is_told, deadline_s = threading.Event(), time.monotonic() + 10
 
     def goes_on():
         return not is_told.is_set() and time.monotonic() < deadline_s
 
     live.cast(spinning, lambda puppet: spin(puppet, goes_on))
-    for _ in range(20):
+    for _ in range(3):
         time.sleep(0)  # the loop's thread may have the lock
         assert live.call(other, lambda *_: "served") == "served"
     is_told.set()
