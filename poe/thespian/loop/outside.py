@@ -15,6 +15,8 @@ from thespian.system import isInternalActorSystemMessage
 
 from poe.actors.actor_cell import LoopAddress
 from poe.actors.actor_table import ActorTable
+from poe.actors.call import Call
+from poe.actors.message import Cast, DownSignal, ExitSignal
 from poe.actors.reason import NORMAL
 
 
@@ -26,9 +28,17 @@ class OutsideMailbox:
         self._arrived = threading.Condition()
 
     def deliver(self, message: Any, sender: Any) -> None:  # noqa: ANN401 - any message
-        """Keep a message until the thread asks for it; Thespian's internal ones are dropped."""
+        """Keep a message until the thread asks for it; internal ones are dropped.
+
+        A GenServer may have the address by way of a plain actor.
+        """
         del sender
-        if isInternalActorSystemMessage(message):
+        if isinstance(message, Cast):
+            message = message.message
+        if isinstance(message, Call):
+            message.fail(TypeError("an application's thread answers no calls; cast to it"))
+            return
+        if isinstance(message, ExitSignal | DownSignal) or isInternalActorSystemMessage(message):
             return
         with self._arrived:
             self._messages.append(message)

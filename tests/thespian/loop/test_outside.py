@@ -7,6 +7,7 @@ import pytest
 from thespian.actors import ActorExitRequest
 
 from poe.thespian.loop.outside import OutsideMailbox, to_seconds
+from tests.actors.puppet import in_actor
 from tests.thespian.loop import thespians
 from tests.waiting import wait_until
 
@@ -62,3 +63,17 @@ def test_the_end_of_a_context_keeps_nobody_waiting_for_what_cannot_come(live):
         pass
     assert live.run_queue.is_quiet()
     assert system.listen() is None
+
+
+def test_what_a_gen_server_sends_to_an_application_comes_as_it_is_or_is_refused(live):
+    thespians.actor_system_of(live)
+    context = live.actors.guests.external_clone()
+
+    async def speak(puppet):
+        puppet.exit(context.address, "boom")
+        puppet.cast(context.address, ["message"])
+        with pytest.raises(TypeError, match="answers no calls"):
+            await puppet.call(context.address, "request")
+
+    in_actor(live, speak)
+    assert [context.listen(0), context.listen(0)] == [["message"], None]
