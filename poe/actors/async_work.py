@@ -61,6 +61,7 @@ class AsyncWork:
             coroutine.close()
             return
         cell.own().add_work(self)
+        cell.run_queue.works_count += 1
         self._in_loop(self._begin)
 
     def cancel(self) -> None:
@@ -73,6 +74,7 @@ class AsyncWork:
         if self.owner is not None:
             self.owner.pop(self, None)
             self.owner = None
+            self._cell.run_queue.works_count -= 1
 
     def _in_loop(self, action: Callable[[], object]) -> None:
         """Do something in the loop's thread: asyncio notices nothing that others do."""

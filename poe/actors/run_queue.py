@@ -116,6 +116,8 @@ class RunQueue:
         self.unarmed: deque[Call] = deque()
         """Calls that were not answered at once, and have no timer yet."""
         self.timers = TimerQueue()
+        self.works_count = 0
+        """Works that go on beside the actors, and whose ends are to be told to one."""
         self._alarm_s: float | None = None
         self._event_loop: EventLoop | None = None
         self._wakefulness: Wakefulness | None = None
@@ -210,7 +212,9 @@ class RunQueue:
 
     def is_quiet(self) -> bool:
         """Return whether nothing can happen any more without a message from outside."""
-        return not (self._is_running or self.timers or self.queue or self.pinned)
+        return not (
+            self._is_running or self.timers or self.queue or self.pinned or self.works_count
+        )
 
     def entries(self) -> Iterable[Entry]:
         """Tell what is on its way; under the lock."""

@@ -91,6 +91,9 @@ class Work:
             _shares.submit(self._cell, job)
         else:
             threads.submit(job)
+        if isinstance(event_loop, EventLoop):
+            # Its end waits for the lock, which this actor's turn has.
+            self._cell.run_queue.works_count += 1
 
     def wait(self) -> None:
         """Block until it is done; for an actor that is about to end, or has to know now."""
@@ -132,7 +135,11 @@ class Work:
         self._run()
         # By the event loop: a thread that waited here for its turn to run actors would keep others'
         # work waiting, and with it an actor that waits for one of them while actors cannot run.
-        loop.wake(partial(self._cell.run_queue.run_outside, self._tell))
+        loop.wake(partial(self._cell.run_queue.run_outside, self._come_back))
+
+    def _come_back(self) -> None:
+        self._cell.run_queue.works_count -= 1
+        self._tell()
 
     def _look(self) -> None:
         """Look again and again whether it is done: a process of Thespian's listens to no thread."""

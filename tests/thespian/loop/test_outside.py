@@ -1,11 +1,14 @@
 """The mailboxes of application threads, and how periods are given."""
 
+import asyncio
 import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from thespian.actors import ActorExitRequest
 
+from poe.actors import AsyncWork, GenServer, Work
 from poe.thespian.loop.outside import OutsideMailbox, to_seconds
 from tests.actors.puppet import in_actor
 from tests.thespian.loop import thespians
@@ -77,3 +80,42 @@ def test_what_a_gen_server_sends_to_an_application_comes_as_it_is_or_is_refused(
 
     in_actor(live, speak)
     assert [context.listen(0), context.listen(0)] == [["message"], None]
+
+
+class AnswersLater(GenServer):
+    """Has a thread or a coroutine find the answer."""
+
+    def init(self, work):
+        self.work = work
+        self.asker: Any = None
+
+    def handle_info(self, message):
+        if isinstance(message, Work | AsyncWork):
+            self.cast(self.asker, message.result)
+        else:
+            self.asker = message
+            self.work(self)
+
+
+@pytest.mark.parametrize("kind", ["Work", "AsyncWork"])
+def test_an_answer_for_which_something_works_beside_the_actors_is_waited_for(live, kind):
+    gate = threading.Event()
+
+    async def answer_later():
+        return await asyncio.to_thread(answer)
+
+    def answer():
+        gate.wait()
+        return "answer"
+
+    def work(actor):
+        return Work(actor, answer) if kind == "Work" else AsyncWork(actor, answer_later())
+
+    system = thespians.actor_system_of(live)
+    context = live.actors.guests.external_clone()
+    context.tell(live.start(AnswersLater, work), context.address)
+    assert not live.run_queue.is_quiet()
+    gate.set()
+    assert context.listen(None) == "answer"
+    wait_until(live.run_queue.is_quiet)
+    assert system.listen() is None
