@@ -52,10 +52,26 @@ class EventLoop:
         started.wait()
 
     def run(self, started: Callable[[], object] = lambda: None) -> None:
-        """Run the loop in the calling thread until `stop`, then close it."""
-        self._run(started)
-        self._is_closed = True
-        self.loop.close()
+        """Run the loop in the calling thread until `stop`, then close it.
+
+        What `started` raises ends the loop, and is raised.
+        """
+        failures: list[BaseException] = []
+
+        def begin() -> None:
+            try:
+                started()
+            except BaseException as error:  # noqa: BLE001 - it is raised below
+                failures.append(error)
+                self.loop.stop()
+
+        try:
+            self._run(begin)
+        finally:
+            self._is_closed = True
+            self.loop.close()
+        if failures:
+            raise failures[0]
 
     def _run(self, started: Callable[[], object]) -> None:
         self.thread_ident = threading.get_ident()

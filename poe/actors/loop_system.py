@@ -185,7 +185,8 @@ class LoopSystem(SystemCalls):
     def run(self, started: Callable[[], object]) -> None:
         """Run the event loop in the calling thread until `shutdown`; for services.
 
-        `started` is called first, in the loop; nothing may have used the event loop before.
+        `started` is called first, in the loop; nothing may have used the event loop before. What it
+        raises ends the loop, and is raised.
         """
         self.run_queue.run(started)
 

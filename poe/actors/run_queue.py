@@ -392,7 +392,8 @@ class RunQueue:
     def run(self, started: Callable[[], object]) -> None:
         """Run the event loop in the calling thread until `shutdown`; for services.
 
-        `started` is called first, in the loop; nothing may have used the event loop before.
+        `started` is called first, in the loop; nothing may have used the event loop before. What it
+        raises ends the loop, and is raised.
         """
         assert self._event_loop is None, "the event loop already runs in a thread of its own"
         self._make_event_loop().run(started)

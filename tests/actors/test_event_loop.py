@@ -193,3 +193,17 @@ def test_work_that_would_begin_on_a_loop_that_ends_is_closed(from_the_loop):
         assert begun.wait(10)
     assert not has_begun
     assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
+
+
+def test_a_service_that_cannot_begin_is_told_why_and_does_not_run_on():
+    def fail():
+        msg = "the port is taken"
+        raise OSError(msg)
+
+    system = LoopSystem()
+    guard = threading.Timer(5, system.shutdown)
+    guard.start()
+    with pytest.raises(OSError, match="the port is taken"):
+        system.run(fail)
+    guard.cancel()
+    system.shutdown()
