@@ -149,9 +149,9 @@ class HostedSystem(SystemCalls):
         """Send a message that expects no answer."""
         self._post(self._find(ref), Cast(message))
 
-    def exit(self, ref: LoopAddress, reason: Reason) -> None:
+    def exit(self, ref: LoopAddress | str, reason: Reason) -> None:
         """Send an exit signal that comes from no actor; `KILL` ends the actor's process."""
-        self._post(ref.cell, ExitSignal(None, reason))
+        self._post(self._find(ref), ExitSignal(None, reason))
 
     def stop(
         self, ref: LoopAddress | str, reason: Reason = NORMAL, timeout_s: float | None = 5.0

@@ -593,6 +593,14 @@ def test_threads_do_not_take_each_others_answers(system):
     assert answers == {n: [(n, turn) for turn in range(10)] for n in range(4)}
 
 
+@pytest.mark.parametrize("reason", ["boom", KILL])
+def test_an_exit_signal_may_be_sent_to_a_name(system, reason):
+    ref = system.start(Doer, name="named")
+    system.exit("nobody", reason)
+    system.exit("named", reason)
+    wait_until(lambda: not system.is_alive(ref), 20)
+
+
 def test_a_system_that_was_shut_down_starts_nobody_and_may_be_shut_down_again(system):
     ref = system.start(Doer)
     system.shutdown()
