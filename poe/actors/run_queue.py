@@ -438,11 +438,15 @@ class RunQueue:
     def fire_due(self) -> None:
         """Run what has come due by now; by whoever has entered.
 
-        What comes due meanwhile waits for the next time: an actor that sleeps for no time, again
-        and again, must not keep others waiting.
+        What comes due meanwhile waits for the next time, and so does what is more than a burst: an
+        actor that sleeps for no time, again and again, must not keep others waiting, nor must many
+        that wake at a time.
         """
         now_s = self.monotonic_s()
-        while (action := self.timers.pop_due(now_s)) is not None:
+        for _ in self.burst:
+            action = self.timers.pop_due(now_s)
+            if action is None:
+                break
             action()
             self.drain()
 

@@ -84,6 +84,28 @@ def test_an_actor_that_awaits_what_is_there_at_once_keeps_nobody_waiting(live, s
     assert time.monotonic() < deadline_s
 
 
+def test_timers_that_are_due_at_a_time_ring_in_bursts(live):
+    """Between two of them threads, sockets and the actors' own messages have their turn."""
+    live.run_queue.burst = (None,) * 10
+    waking = live.start(Puppet)
+    rung: list[int] = []
+    turns: list[int] = []
+
+    def set_many(puppet):
+        for _ in range(100):
+            puppet.send_after(0, lambda _: rung.append(1))
+
+    def fire_due():
+        before = len(rung)
+        RunQueue.fire_due(live.run_queue)
+        turns.append(len(rung) - before)
+
+    live.run_queue.fire_due = fire_due
+    live.cast(waking, set_many)
+    wait_until(lambda: len(rung) == 100)
+    assert max(turns) == 10
+
+
 def test_a_thread_that_calls_in_a_tight_loop_does_not_starve_timers(live):
     counter, ticker = live.start(Counter), live.start(Puppet)
     ticks: list[float] = []
