@@ -16,6 +16,7 @@ from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, is_terminal, write_error, write_line
 from poe.cli.topic import Format, FormatOption
 from poe.errors import ConfigError, OptionError
+from poe.errors.short_text import printable
 from poe.topic_name import topic_text
 
 _PLACES = "oldest, newest, a time such as 2026-07-01T12:00, or with --unit a pointer"
@@ -228,8 +229,3 @@ def _words(cells: Any) -> str:  # noqa: ANN401 - as a server tells it
     if not isinstance(cells, dict):
         return printable(str(plain(cells)))
     return ", ".join(f"{key.replace('_', ' ')} {plain(each)}" for key, each in cells.items())
-
-
-def printable(text: str) -> str:
-    """Escape what would break the line, or command the terminal."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

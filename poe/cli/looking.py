@@ -8,10 +8,11 @@ import typer
 from poe.cli.argument import number
 from poe.cli.endpoint import Endpoint
 from poe.cli.endpoint_options import asks_server
-from poe.cli.group import printable, write_json
+from poe.cli.group import write_json
 from poe.cli.output import counted, write_line
 from poe.cli.status import age
 from poe.cli.topic import Format, FormatOption
+from poe.errors.short_text import printable
 from poe.topic_name import topic_text
 
 _ROWS_USUAL = 20

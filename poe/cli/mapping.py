@@ -11,11 +11,11 @@ from poe.cli.argument import topic_name
 from poe.cli.endpoint import Endpoint
 from poe.cli.endpoint_options import asks_server
 from poe.cli.exit_code import ExitCode
-from poe.cli.group import printable
 from poe.cli.mapping_run import dry_run, list_mappings, run, show, stop
 from poe.cli.output import counted, write_error, write_line
 from poe.cli.topic import Format, FormatOption
 from poe.errors import ConfigError, OptionError, UndecodableMessage
+from poe.errors.short_text import printable
 from poe.mapping import Message, load
 from poe.mapping.checks import warnings
 from poe.mapping.examples import batch_of, complaints, outcome

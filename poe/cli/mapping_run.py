@@ -14,7 +14,6 @@ import typer
 
 from poe.cli.endpoint import LOOK_TIMEOUT_S, Endpoint
 from poe.cli.exit_code import ExitCode
-from poe.cli.group import printable
 from poe.cli.hangup import tell_hangups
 from poe.cli.log import start_logging
 from poe.cli.output import counted, write_error, write_line
@@ -28,6 +27,7 @@ from poe.errors import (
     UnknownPipeline,
     UnknownTopic,
 )
+from poe.errors.short_text import printable
 from poe.mapping import Columns, load
 from poe.mapping.dry_run import DryRun, columns_of, topics_of
 from poe.mapping.rule_set import Compiled

@@ -19,6 +19,7 @@ from poe.cli.output import is_terminal, write_error, write_line
 from poe.cli.parameters import LogLevelOption
 from poe.cli.pipeline_progress import Bars, Lines
 from poe.errors import ConfigError, OptionError, RemoteProtocolError, UnknownPipeline
+from poe.errors.short_text import printable
 from poe.protocol import Socket
 from poe.protocol.pipeline_report import PipelineReport
 
@@ -148,7 +149,7 @@ def list_pipelines(endpoint: Endpoint) -> None:
             run_of = f"process {told['pid']} on {told['host']}"
             age = f"{told['age_s']:.0f} s ago"
             cells = told["name"], told["state"], run_of, age, *_mixed_states(told)
-            write_line("\t".join(map(_printable, cells)))
+            write_line("\t".join(map(printable, cells)))
 
 
 @asks_server
@@ -205,7 +206,7 @@ def status_lines(pipelines: list[dict[str, Any]]) -> list[str]:
             restarts = f"{query.restarts} restart{'s' * (query.restarts != 1)}"
             cells = [f"{told['name']}/{query.name}", state, query.summary(), restarts]
             cells += [query.last_error] if query.last_error else []
-            lines.append("\t".join(map(_printable, cells)))
+            lines.append("\t".join(map(printable, cells)))
     return lines
 
 
@@ -215,11 +216,6 @@ def _mixed_states(told: dict[str, Any]) -> list[str]:
     if len(counts) < 2 or told["state"] == "lost":  # noqa: PLR2004 - two states are a mix
         return []
     return [", ".join(f"{count} {state}" for state, count in sorted(counts.items()))]
-
-
-def _printable(text: str) -> str:
-    """Escape what would break the line or command the terminal: a server tells what it was told."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from poe.cli.delete import says_yes
 from poe.cli.endpoint import Endpoint
 from poe.cli.endpoint_options import asks_server, complete_topic
 from poe.cli.exit_code import ExitCode
-from poe.cli.group import GroupArgument, printable, write_json
+from poe.cli.group import GroupArgument, write_json
 from poe.cli.output import counted, is_terminal, write_bytes, write_error, write_line
 from poe.cli.put import payloads_of, target_and_payloads
 from poe.cli.topic import Format, FormatOption
@@ -27,6 +27,7 @@ from poe.client.group.redrive import Choice, dead_letter_topic
 from poe.client.group.redrive import discard as discard_all
 from poe.client.group.redrive import redrive as redrive_all
 from poe.errors import ConfigError, InvalidEnvelope
+from poe.errors.short_text import printable
 from poe.protocol import Socket
 from poe.protocol.records import split_records
 from poe.topic_name import topic_text

@@ -7,10 +7,11 @@ import typer
 from poe.cli.argument import number, topic_name
 from poe.cli.endpoint import Endpoint
 from poe.cli.endpoint_options import asks_server, complete_topic
-from poe.cli.group import printable, write_json
+from poe.cli.group import write_json
 from poe.cli.output import write_error, write_line
 from poe.cli.topic import Format, FormatOption
 from poe.errors import OptionError
+from poe.errors.short_text import printable
 from poe.protocol.scan import Match
 from poe.record import POINTER_MAX
 

@@ -31,6 +31,11 @@ class _ShortRepr(reprlib.Repr):
 _short_repr = _ShortRepr()
 
 
+def printable(text: str) -> str:
+    """Escape what would break the line, or command the terminal: clients may give any names."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
 def short_repr(value: object) -> str:
     """Return `repr(value)`, shortened; the type's name alone if the value has no text."""
     if (type(value) is str and len(value) < TEXT_LENGTH_MAX) or type(value) in _PLAIN_TYPES:

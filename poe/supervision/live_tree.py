@@ -13,7 +13,7 @@ from typing import Final
 from poe.actors.actor_cell import LoopAddress
 from poe.actors.actor_info import ActorInfo, ActorState, actor_info, queued_messages, role_of
 from poe.actors.server_cell import ServerCell
-from poe.errors.short_text import short_repr
+from poe.errors.short_text import printable, short_repr
 from poe.supervision.api import ChildInfo
 from poe.supervision.child_spec import ChildKind
 from poe.supervision.strategy import RESTARTING
@@ -228,7 +228,7 @@ def render_tree(rows: Sequence[TreeRow]) -> list[str]:
         state = f"{row.state}, awaits {row.awaits}" if row.awaits else row.state
         counts = str(row.restarts), str(row.mailbox_length)
         cells = branch + _label(row), state, *counts, row.last_reason
-        table.append(tuple(map(_printable, cells)))
+        table.append(tuple(map(printable, cells)))
     widths = [max(len(cells[column]) for cells in table) for column in range(len(_TITLES))]
     return [
         f"{label:{widths[0]}}  {state:{widths[1]}}  {restarts:>{widths[2]}}  "
@@ -250,11 +250,6 @@ def _label(row: TreeRow) -> str:
         notes.append(f"last {row.children_last_reason}")
     note = f"({', '.join(notes)})" if notes else ""
     return " ".join(part for part in (*names, note) if part)
-
-
-def _printable(text: str) -> str:
-    """Escape what would break the line or command the terminal."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def _branches(rows: Sequence[TreeRow]) -> list[str]:

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from poe.errors.short_text import printable
+
 _log = logging.getLogger("poe.gateway.console")
 
 DEEDS_MAX: Final = 500
@@ -22,7 +24,7 @@ class Deeds:
     def note(self, user: str | None, address: str, action: str, target: str) -> None:
         """Tell of one before it is done."""
         who = "the one-time token" if user is None else repr(user)
-        target = _on_one_line(target[:_TARGET_MAX])
+        target = printable(target[:_TARGET_MAX])
         _log.info("%s at %s: %s %s", who, address, action, target)
         self._known.append(
             {
@@ -37,8 +39,3 @@ class Deeds:
     def newest(self, user: str | None) -> list[dict[str, Any]]:
         """Return the newest first; of a user of the node what it did itself."""
         return [each for each in reversed(self._known) if user is None or each["user"] == user]
-
-
-def _on_one_line(text: str) -> str:
-    """Return a text with what could break a line escaped: clients may give any names."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
