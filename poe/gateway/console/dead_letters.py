@@ -16,6 +16,7 @@ from poe.gateway.console.level import Level
 from poe.gateway.console.look import Look
 from poe.gateway.console.reading import Pair, before, one, preview, read
 from poe.gateway.console.visit import Row, Visit, group_name, named, paged, pointer_of
+from poe.gateway.http.refusal import refuse
 from poe.protocol import Socket, envelope
 from poe.protocol.client import open_socket
 from poe.protocol.records import split_records
@@ -190,8 +191,7 @@ async def post_discard(visit: Visit) -> object:
     """Let letters go that nobody has dealt with; the name of the group must be typed."""
     group, given = group_name(visit), await visit.body()
     if given.get("name") != group:
-        why = f"type the name of the group to discard its dead letters: {group!r:.200}"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        refuse(f"type the name of the group to discard its dead letters: {group!r:.200}")
     choice = await _choice(visit, group, given, {"name"})
     return await _deal(visit, group, "discards", discard, choice)
 
@@ -207,10 +207,9 @@ async def _choice(
     said, reason = given.get("pointer"), given.get("reason", "")
     pointer = pointer_of(said)
     if given.keys() - {"pointer", "reason", *others} or (said is not None and pointer is None):
-        why = f"pointer is {said!r:.100}; give one in text, or none for all letters"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        refuse(f"pointer is {said!r:.100}; give one in text, or none for all letters")
     if not isinstance(reason, str):
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, "reason is no text")
+        refuse("reason is no text")
     if pointer is None:
         return Choice(reason=reason) if reason else None
     async with visit.node() as connection:

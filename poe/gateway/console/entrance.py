@@ -12,6 +12,7 @@ from poe.gateway.console.sessions import IDLE_S, Sessions
 from poe.gateway.console.visit import Visit
 from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.options import GatewayOptions
+from poe.gateway.http.refusal import refuse
 from poe.gateway.http.reply import json_reply
 from poe.security.credentials import Scram
 from poe.security.entry import Entry
@@ -49,8 +50,7 @@ class Entrance:
         if given.keys() != names or not all(
             isinstance(each, str) and each for each in given.values()
         ):
-            why = f"give {' and '.join(sorted(names))}, as text: so does one log in here"
-            raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+            refuse(f"give {' and '.join(sorted(names))}, as text: so does one log in here")
         user, entry = None, self._options.entry
         if self.kind == "user":
             user = given["user"]

@@ -2,15 +2,15 @@
 
 import time
 from contextlib import suppress
-from http import HTTPStatus
 from typing import Any, Final
 
 from poe.client.async_socket import AsyncSocket
-from poe.errors import PoeError, RequestRefused
+from poe.errors import PoeError
 from poe.gateway.console.history import Units, pace_of
 from poe.gateway.console.level import Level
 from poe.gateway.console.visit import Row, Visit, group_name, named, paged, pointer_of, safe
 from poe.gateway.http.group_fields import told_of
+from poe.gateway.http.refusal import refuse
 from poe.protocol.pipeline_report import PipelineReport
 
 _PLACES: Final = ("oldest", "newest")
@@ -136,8 +136,7 @@ async def post_shadow(visit: Visit) -> object:
     group, given = group_name(visit), await visit.body()
     name, to = given.get("name"), given.get("to", "here")
     if not isinstance(name, str) or not name or given.keys() - {"name", "to"}:
-        why = "send name (text) of the new group, and to (here, oldest, newest or microseconds)"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        refuse("send name (text) of the new group, and to (here, oldest, newest or microseconds)")
     place = "here" if to == "here" else _place(to)
     visit.record("makes a shadow of group", f"{group}: {name}, from {to}")
     async with visit.node() as connection:
@@ -180,7 +179,7 @@ async def post_reset(visit: Visit) -> object:
     to, dry, force = given.get("to"), given.get("dry", True), given.get("force", False)
     place = _place(to)
     if not (isinstance(dry, bool) and isinstance(force, bool)) or given.keys() - _RESET:
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, "send to, and dry and force as true or false")
+        refuse("send to, and dry and force as true or false")
     if not dry:
         visit.record("resets group", f"{name} to {to}")
     async with visit.node() as connection:
@@ -200,8 +199,7 @@ def _place(to: object) -> Any:  # noqa: ANN401 - as the op takes it
     if time_us is not None:
         return {"time_us": time_us}
     if to not in _PLACES:
-        why = f"to is {to!r:.100}; give oldest, newest, or microseconds since the epoch, as text"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        refuse(f"to is {to!r:.100}; give oldest, newest, or microseconds since the epoch, as text")
     return to
 
 
@@ -209,8 +207,7 @@ async def delete_group(visit: Visit) -> object:
     """Delete a group, whose name must be typed."""
     name, given = group_name(visit), await visit.body()
     if given.get("name") != name:
-        why = f"type the name of the group to delete it: {name!r:.200}"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        refuse(f"type the name of the group to delete it: {name!r:.200}")
     return await _change(visit, "deletes", "group_delete", force=True)
 
 

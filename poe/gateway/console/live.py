@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 
 from poe.errors import PoeError, RequestRefused
 from poe.gateway.console.look import Look
+from poe.gateway.http.refusal import refuse
 from poe.gateway.http.reply import as_json, told
 
 _log = logging.getLogger("poe.gateway.console")
@@ -115,14 +116,12 @@ class Live:
             RequestRefused: 400 there are others, or too many; 503 too many tabs look.
         """
         if not 1 <= len(names) <= VIEWS_MAX:
-            why = f"{len(names)} views are asked for; ask for 1 to {VIEWS_MAX} (parameter view)"
-            raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+            refuse(f"{len(names)} views are asked for; ask for 1 to {VIEWS_MAX} (parameter view)")
         for each in names:
             is_plain = each.isascii() and each.isprintable() and len(each) <= _NAME_MAX
             if not is_plain or each.partition(":")[0] not in self._views:
                 known = ", ".join(sorted(self._views))
-                why = f"there is no view {each!r:.100}; there are: {known}"
-                raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+                refuse(f"there is no view {each!r:.100}; there are: {known}")
         if len(self._streams) >= STREAMS_MAX:
             why = f"{STREAMS_MAX} tabs look at this console; close some"
             raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, why)

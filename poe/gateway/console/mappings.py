@@ -16,6 +16,7 @@ from poe.errors import PoeError, RequestRefused
 from poe.gateway.console import judging
 from poe.gateway.console.level import Level
 from poe.gateway.console.visit import Row, Visit, named, safe
+from poe.gateway.http.refusal import refuse
 from poe.protocol.pipeline_report import PipelineReport, QueryReport, RuleReport
 from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
@@ -78,19 +79,16 @@ async def post_dry_run(visit: Visit) -> object:
     given = await visit.body()
     text, ago_s, limit = given.get("rules"), given.get("ago_s", 600), given.get("limit", 10_000)
     if not isinstance(text, str) or given.keys() - {"rules", "ago_s", "limit"}:
-        why = "send rules (text in TOML), and ago_s (null: the oldest) and limit where you like"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        refuse("send rules (text in TOML), and ago_s (null: the oldest) and limit where you like")
     try:
         text.encode()
     except UnicodeEncodeError as error:
         why = "rules have half of a surrogate pair in them, which is no text"
         raise RequestRefused(HTTPStatus.BAD_REQUEST, why) from error
     if type(limit) is not int or not 1 <= limit <= LIMIT_MAX:
-        why = f"limit is {limit!r:.100}; give a whole number from 1 to {LIMIT_MAX}"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        refuse(f"limit is {limit!r:.100}; give a whole number from 1 to {LIMIT_MAX}")
     if ago_s is not None and (type(ago_s) not in {int, float} or not 0 <= ago_s < 2**40):
-        why = f"ago_s is {ago_s!r:.100}; give seconds, or null"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        refuse(f"ago_s is {ago_s!r:.100}; give seconds, or null")
     after = 0 if ago_s is None else max(0, round((time.time() - ago_s) * 1e6))
     if _running.locked():
         why = f"{_AT_ONCE} dry runs are at work; try again in a moment"

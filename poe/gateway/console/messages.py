@@ -26,6 +26,7 @@ from poe.gateway.console.live import SingleView
 from poe.gateway.console.look import Look
 from poe.gateway.console.reading import Pair, before, decoded, one, preview, read, row
 from poe.gateway.console.visit import Row, Visit, named, paged, pointer_of, searched_text
+from poe.gateway.http.refusal import refuse
 from poe.protocol import envelope
 from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
@@ -189,7 +190,7 @@ async def get_histogram(visit: Visit) -> object:
         begin = visit.number("after", part.oldest - 1, 0, POINTER_MAX)
         end = visit.number("last", part.newest, 0, POINTER_MAX)
         if end <= begin:
-            raise RequestRefused(HTTPStatus.BAD_REQUEST, "last is not behind after")
+            refuse("last is not behind after")
         count = min(_BARS, end - begin)
         edges = [begin + (end - begin) * number // count for number in range(count + 1)]
         ordinals = await asyncio.gather(*(connection.ordinal(topic, each) for each in edges))
@@ -209,15 +210,13 @@ async def post_again(visit: Visit) -> object:
         or not to
         or not isinstance(dry, bool)
     ):
-        why = "send after and last (pointers as text), to (a topic) and dry (true or false)"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        refuse("send after and last (pointers as text), to (a topic) and dry (true or false)")
     target = unquote_to_bytes(str(to))
     async with visit.node() as connection:
         behind = await connection.ordinal(topic, end)
         count = max(0, behind - await connection.ordinal(topic, first))
         if count > AGAIN_MAX:
-            why = f"these are {count} messages; put {AGAIN_MAX} again at most, or use a mapping"
-            raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+            refuse(f"these are {count} messages; put {AGAIN_MAX} again at most, or use a mapping")
         source = (await connection.describe(topic)).properties.envelope
         found = await connection.find_topic(target)
         if found is not None and found.properties.envelope != source:
@@ -249,7 +248,7 @@ async def post_message(visit: Visit) -> object:
     key = None if given.get("key") is None else _bytes(given, "key")
     headers = given.get("headers") or {}
     if not isinstance(headers, dict) or not all(isinstance(each, str) for each in headers.values()):
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, "headers are an object of text to text")
+        refuse("headers are an object of text to text")
     visit.record("puts a message onto", topic_text(topic))
     async with visit.node() as connection:
         found = await connection.find_topic(topic)
@@ -257,8 +256,7 @@ async def post_message(visit: Visit) -> object:
             packed = {name: text.encode() for name, text in headers.items()}
             value = envelope.encode(key, value, packed)
         elif key is not None or headers:
-            why = "this topic has no envelopes, so that there are no keys and headers"
-            raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+            refuse("this topic has no envelopes, so that there are no keys and headers")
         return {"pointer": str(await connection.write(topic, [value]))}
 
 

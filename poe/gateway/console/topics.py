@@ -14,6 +14,7 @@ from poe.gateway.console.level import Level
 from poe.gateway.console.visit import Row, Visit, named, paged, pointer_of, safe
 from poe.gateway.http.body import properties_in
 from poe.gateway.http.group_fields import name_text, told_of
+from poe.gateway.http.refusal import refuse
 from poe.protocol import DescribedPartition, DescribedTopic
 from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
@@ -126,8 +127,7 @@ async def post_topics(visit: Visit) -> object:
     given = await visit.body()
     name, properties = given.pop("name", None), given.pop("properties", {})
     if not isinstance(name, str) or not name or given or not isinstance(properties, dict):
-        why = "send an object of name (text) and properties (an object, or left out)"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        refuse("send an object of name (text) and properties (an object, or left out)")
     visit.record("creates topic", name)
     async with visit.node() as connection:
         await connection.create_topic(_name_of(name), **properties_in(properties))
@@ -140,8 +140,7 @@ async def post_trim(visit: Visit) -> object:
     said = given.get("pointer")
     pointer = pointer_of(said)
     if pointer is None:
-        why = f"pointer is {said!r:.100}; give a number in text, from 0 to {POINTER_MAX}"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        refuse(f"pointer is {said!r:.100}; give a number in text, from 0 to {POINTER_MAX}")
     visit.record("trims topic", f"{name_text(topic)} to {pointer}")
     async with visit.node() as connection:
         return {"removed": await connection.trim(topic, pointer)}
@@ -151,8 +150,7 @@ async def delete_topic(visit: Visit) -> object:
     """Delete a topic, whose name must be typed."""
     topic, given = visit.name("topic"), await visit.body()
     if given.get("name") != topic_text(topic):
-        why = f"type the name of the topic to delete it: {topic_text(topic)!r:.200}"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        refuse(f"type the name of the topic to delete it: {topic_text(topic)!r:.200}")
     visit.record("deletes topic", name_text(topic))
     async with visit.node() as connection:
         await connection.delete(topic)

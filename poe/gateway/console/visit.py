@@ -18,6 +18,7 @@ from poe.gateway.console.sessions import Session
 from poe.gateway.http.body import once, parsed
 from poe.gateway.http.group_fields import name_text
 from poe.gateway.http.inflow import Inflow
+from poe.gateway.http.refusal import refuse
 from poe.gateway.http.reply import as_json
 from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
@@ -115,7 +116,7 @@ class Visit:
         """
         found = self.text(name, default)
         if found not in {default, *others}:
-            _refuse(name, found, " or ".join((default, *others)))
+            refuse(f"parameter {name} is {found!r:.100}; give {' or '.join((default, *others))}")
         return found
 
     def number(self, name: str, default: int, low: int, high: int) -> int:
@@ -130,7 +131,7 @@ class Visit:
         digits = found.removeprefix("-")
         is_whole = digits.isascii() and digits.isdecimal() and len(digits) <= len(str(high))
         if not is_whole or not low <= int(found) <= high:
-            _refuse(name, found, f"a whole number from {low} to {high}")
+            refuse(f"parameter {name} is {found!r:.100}; give a whole number from {low} to {high}")
         return int(found)
 
     async def body(self) -> dict[str, Any]:
@@ -151,8 +152,7 @@ class Visit:
         finally:
             self._inflow.release(len(content))
         if not isinstance(found, dict):
-            why = f"the body is {short_repr(found)}; send an object"
-            raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+            refuse(f"the body is {short_repr(found)}; send an object")
         try:
             as_json(found)
         except UnicodeEncodeError:
@@ -188,10 +188,9 @@ def searched_text(visit: Visit, *, is_short: bool = True) -> str:
     """
     text = visit.text("text")
     if not text:
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, "parameter text is empty; say what to find")
+        refuse("parameter text is empty; say what to find")
     if is_short and len(text.encode()) > SEARCHED_MAX:
-        why = f"parameter text is longer than {SEARCHED_MAX} bytes; look for a part of it"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        refuse(f"parameter text is longer than {SEARCHED_MAX} bytes; look for a part of it")
     return text
 
 
@@ -252,8 +251,3 @@ def safe(value: Any) -> Any:  # noqa: ANN401 - as JSON has it
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > WHOLE_MAX:
         return str(value)
     return value
-
-
-def _refuse(name: str, found: str, allowed: str) -> None:
-    why = f"parameter {name} is {found!r:.100}; give {allowed}"
-    raise RequestRefused(HTTPStatus.BAD_REQUEST, why)

@@ -22,6 +22,7 @@ from urllib.parse import unquote_to_bytes
 from poe.client.producer.payload import Message, Messages
 from poe.errors import RequestRefused
 from poe.errors.short_text import short_repr
+from poe.gateway.http.refusal import refuse
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
 FORM, RAW = "application/x-www-form-urlencoded", "application/octet-stream"
@@ -52,7 +53,7 @@ def messages_of(
         RequestRefused: 400 what is wrong, 413 too many messages, 415 another type.
     """
     if not body:
-        _refuse("the body is empty; an empty message is sent as a record")
+        refuse("the body is empty; an empty message is sent as a record")
     kind = content_type.partition(";")[0].strip().lower() or RAW
     values, records = [body], None
     if kind == JSON or (kind.startswith("application/") and kind.endswith("+json")):
@@ -96,7 +97,7 @@ async def messages_in(
     else:
         messages = messages_of(*arguments)
     if not messages:
-        _refuse("there is no message in the body; send 1 or more")
+        refuse("there is no message in the body; send 1 or more")
     return messages
 
 
@@ -112,7 +113,7 @@ def properties_in(content: Mapping[str, Any]) -> dict[str, Any]:
         RequestRefused: one has the name of an argument of the client that would be handed it.
     """
     for name in content.keys() & {"self", "topic"}:
-        _refuse(f"there is no property {name!r}")
+        refuse(f"there is no property {name!r}")
     return options_in(content)
 
 
@@ -136,7 +137,7 @@ def once(query: bytes) -> Iterator[tuple[bytes, bytes]]:
     seen = set()
     for name, value in query_of(query):
         if name in seen:
-            _refuse(f"parameter {shown(name)} is given twice; give it once")
+            refuse(f"parameter {shown(name)} is given twice; give it once")
         seen.add(name)
         yield name, value
 
@@ -157,7 +158,7 @@ def _lines(body: bytes, count_max: int) -> list[bytes]:
 def _fields(body: bytes, count_max: int) -> list[Message]:
     # curl -d sends JSON as a form, unless it is told better.
     if body.lstrip()[:1] in {b"{", b"["}:
-        _refuse(f"this form looks like JSON; send it with Content-Type: {JSON}")
+        refuse(f"this form looks like JSON; send it with Content-Type: {JSON}")
     _check_count(body.count(b"&") + 1, count_max)
     fields = query_of(body)
     _check_count(len(fields), count_max)
@@ -167,7 +168,7 @@ def _fields(body: bytes, count_max: int) -> list[Message]:
 def _records(content: dict[str, Any], count_max: int) -> list[Message]:
     records = content["records"]
     if len(content) > 1 or not isinstance(records, list):
-        _refuse(
+        refuse(
             'an object with "records" is {"records": [...]} and nothing else; to send this one as '
             f"a message, use Content-Type: {RAW}"
         )
@@ -177,9 +178,9 @@ def _records(content: dict[str, Any], count_max: int) -> list[Message]:
 
 def _record(place: str, record: Any) -> Message:  # noqa: ANN401 - as JSON has it
     if not isinstance(record, dict) or not record.keys() <= _RECORD:
-        _refuse(f"{place} is {short_repr(record)}; use an object of {', '.join(sorted(_RECORD))}")
+        refuse(f"{place} is {short_repr(record)}; use an object of {', '.join(sorted(_RECORD))}")
     if not record.keys() & {"value", "value_base64"}:
-        _refuse(f"{place} has no value; give value or value_base64")
+        refuse(f"{place} has no value; give value or value_base64")
     value, key = _member(place, record, "value"), _member(place, record, "key")
     headers = _headers(place, record, "headers", _encoded)
     headers |= _headers(place, record, "headers_base64", _from_base64)
@@ -190,7 +191,7 @@ def _member(place: str, record: dict[str, Any], name: str) -> bytes | None:
     """Return the bytes of a value or a key; None where it is null or absent."""
     if name + "_base64" in record:
         if name in record:
-            _refuse(f"{place} has both of {name} and {name}_base64; use one")
+            refuse(f"{place} has both of {name} and {name}_base64; use one")
         return _from_base64(f"{name}_base64 of {place}", record[name + "_base64"])
     content = record.get(name)
     return None if content is None else _encoded(f"{name} of {place}", content)
@@ -203,7 +204,7 @@ def _headers(
         return {}
     headers = record[name]
     if not isinstance(headers, dict) or not all(isinstance(each, str) for each in headers.values()):
-        _refuse(f"{name} of {place} are {short_repr(headers)}; use an object of text to text")
+        refuse(f"{name} of {place} are {short_repr(headers)}; use an object of text to text")
     return {each: encode(f"{name} of {place}", text) for each, text in headers.items()}
 
 
@@ -213,18 +214,18 @@ def _encoded(place: str, content: Any) -> bytes:  # noqa: ANN401 - as JSON has i
         text = content if isinstance(content, str) else _ENCODER.encode(content)
         return text.encode()
     except UnicodeEncodeError:
-        _refuse(f"{place} has half of a surrogate pair, which is no text; use {name}_base64")
+        refuse(f"{place} has half of a surrogate pair, which is no text; use {name}_base64")
     except ValueError:  # Python reads 1e400, and would write Infinity
-        _refuse(f"{place} has a number that is too large; use {name}_base64")
+        refuse(f"{place} has a number that is too large; use {name}_base64")
     except RecursionError:
-        _refuse(f"{place} is nested too deeply")
+        refuse(f"{place} is nested too deeply")
 
 
 def _from_base64(place: str, text: Any) -> bytes:  # noqa: ANN401 - as JSON has it
     try:
         return b64decode(text, validate=True)
     except (TypeError, ValueError):
-        _refuse(f"{place} is {short_repr(text)}; use text in base64")
+        refuse(f"{place} is {short_repr(text)}; use text in base64")
 
 
 def parsed(text: bytes, place: str) -> Any:  # noqa: ANN401 - whatever it holds
@@ -239,10 +240,10 @@ def parsed(text: bytes, place: str) -> Any:  # noqa: ANN401 - whatever it holds
     except ValueError as error:
         if "sys.set_int_max_str_digits" in str(error):
             digits = sys.get_int_max_str_digits()
-            _refuse(f"{place} has a number of more than {digits} digits; send it as text")
-        _refuse(f"{place} is no JSON: {error}")
+            refuse(f"{place} has a number of more than {digits} digits; send it as text")
+        refuse(f"{place} is no JSON: {error}")
     except RecursionError:
-        _refuse(f"{place} is nested too deeply")
+        refuse(f"{place} is nested too deeply")
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -258,7 +259,3 @@ def _check_count(count: int, count_max: int) -> None:
     if count > count_max:
         why = f"{count} messages in one request; send at most {count_max} (option messages_max)"
         raise RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, why)
-
-
-def _refuse(why: str) -> NoReturn:
-    raise RequestRefused(HTTPStatus.BAD_REQUEST, why)

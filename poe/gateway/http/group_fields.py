@@ -8,13 +8,12 @@ numbers are greater than those that JavaScript has.
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
-from http import HTTPStatus
 from typing import Any, NoReturn
 from urllib.parse import quote, unquote_to_bytes
 
-from poe.errors import RequestRefused
 from poe.errors.short_text import short_repr
 from poe.gateway.http.body import options_in, parsed
+from poe.gateway.http.refusal import refuse
 from poe.protocol.leases import LEASE_COUNT_MAX, MEMBER_BYTES, VERDICTS, Done, Failed
 from poe.record import POINTER_MAX
 
@@ -255,12 +254,3 @@ def _items(field: str, value: object) -> list[Any]:
 
 def _refuse_value(field: str, value: object, allowed: str) -> NoReturn:
     refuse(f"{field} is {short_repr(value)}; send {allowed}")
-
-
-def refuse(why: str) -> NoReturn:
-    """Refuse a request as wrong.
-
-    Raises:
-        RequestRefused: always.
-    """
-    raise RequestRefused(HTTPStatus.BAD_REQUEST, why)

@@ -42,13 +42,14 @@ from poe.errors import (
 )
 from poe.gateway.http import group_fields as field
 from poe.gateway.http.admission import Denied
-from poe.gateway.http.group_fields import Field, fields_of, member_of, name_text, refuse, told_of
+from poe.gateway.http.group_fields import Field, fields_of, member_of, name_text, told_of
 from poe.gateway.http.inquiry import TTL_MAX_S
 from poe.gateway.http.options import DOWN_WAIT_S
 from poe.gateway.http.parameters import parameters_of
 from poe.gateway.http.parts import GatewayParts
 from poe.gateway.http.read import COUNT_DEFAULT
 from poe.gateway.http.record import record_of, text_member
+from poe.gateway.http.refusal import refuse
 from poe.gateway.http.reply import json_reply
 from poe.protocol import ControlRequest, envelope
 from poe.protocol.leases import MEMBER_BYTES, LeaseReply, LeaseRequest

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from poe.errors import RequestRefused
 from poe.gateway.http.gzip_body import GzipBody, wire_max
 from poe.gateway.http.options import GatewayOptions
+from poe.gateway.http.refusal import refuse
 
 _DISCARDED_BYTES = 4 << 20
 _GZIP_NAMES = frozenset({"gzip", "x-gzip"})
@@ -66,7 +67,7 @@ class Inflow:
         while is_more:
             event = await request.receive()
             if event["type"] == "http.disconnect":
-                raise RequestRefused(HTTPStatus.BAD_REQUEST, "the body breaks off")
+                refuse("the body breaks off")
             part, is_more = event["body"], event.get("more_body", False)
             wire_size += len(part)
             if size <= limit and wire_size <= wire_limit:
@@ -81,8 +82,7 @@ class Inflow:
             ):
                 self._refuse_size(max(size, wire_size), limit)
         if body is not None and not body.is_whole:
-            why = "the body breaks off in the middle of its gzip"
-            raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+            refuse("the body breaks off in the middle of its gzip")
 
     def _take(self, size: int) -> None:
         self._in_flight_bytes += size

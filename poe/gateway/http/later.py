@@ -8,7 +8,6 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from http import HTTPStatus
-from typing import NoReturn
 
 from starlette.responses import Response
 
@@ -22,6 +21,7 @@ from poe.errors import RequestRefused
 from poe.gateway.http.body import shown
 from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.options import GatewayOptions
+from poe.gateway.http.refusal import refuse
 from poe.gateway.http.reply import json_reply
 from poe.protocol import DescribedTopic
 from poe.protocol.control import CONTROL_COUNT_MAX, CONTROL_SIZE_MAX
@@ -45,7 +45,7 @@ def due_of(parameters: Mapping[bytes, bytes], now_us: int) -> int | None:
         RequestRefused: that is told in other than one way, or is no time.
     """
     if DELAY in parameters and AT in parameters:
-        _refuse("there are both of delay_s and at; give one")
+        refuse("there are both of delay_s and at; give one")
     if DELAY in parameters:
         return now_us + round(_delay_s(parameters[DELAY]) * 1e6)
     return _at_us(parameters[AT]) if AT in parameters else None
@@ -141,7 +141,7 @@ def _delay_s(text: bytes) -> float:
     except ValueError:
         delay_s = math.nan
     if not 0 <= delay_s <= DELAY_MAX_S:
-        _refuse(f"delay_s is {shown(text)}; give 0 to {DELAY_MAX_S} (seconds)")
+        refuse(f"delay_s is {shown(text)}; give 0 to {DELAY_MAX_S} (seconds)")
     return delay_s
 
 
@@ -152,12 +152,8 @@ def _at_us(text: bytes) -> int:
         moment = None
     if moment is None or moment.tzinfo is None:
         example = "2026-07-01T12:00:00Z, or 2026-07-01T12:00:00%2B02:00"
-        _refuse(f"at is {shown(text)}; give a time with its zone, as in {example}")
+        refuse(f"at is {shown(text)}; give a time with its zone, as in {example}")
     due_us = round(moment.timestamp() * 1e6)
     if not 0 <= due_us <= POINTER_MAX:
-        _refuse(f"at is {shown(text)}; give a time from 1970 to 4253")
+        refuse(f"at is {shown(text)}; give a time from 1970 to 4253")
     return due_us
-
-
-def _refuse(why: str) -> NoReturn:
-    raise RequestRefused(HTTPStatus.BAD_REQUEST, why)

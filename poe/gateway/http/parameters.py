@@ -6,6 +6,7 @@ from starlette.requests import Request
 
 from poe.errors import RequestRefused
 from poe.gateway.http.body import once
+from poe.gateway.http.refusal import refuse
 
 
 def parameters_of(request: Request, known: set[str]) -> dict[str, str]:
@@ -22,6 +23,5 @@ def parameters_of(request: Request, known: set[str]) -> dict[str, str]:
         raise RequestRefused(HTTPStatus.BAD_REQUEST, "the parameters are no UTF-8") from error
     for name in given.keys() - known:
         allowed = ", ".join(sorted(known)) or "none"
-        why = f"parameter {name!r:.100} is not known; there are: {allowed}"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        refuse(f"parameter {name!r:.100} is not known; there are: {allowed}")
     return given

@@ -34,6 +34,7 @@ from poe.gateway.http.inquiry import TTL_MAX_S
 from poe.gateway.http.later import AT, DELAY, LaterPuts, due_of
 from poe.gateway.http.options import DOWN_WAIT_S
 from poe.gateway.http.parts import GatewayParts
+from poe.gateway.http.refusal import refuse
 from poe.gateway.http.reply import json_reply, told
 
 _KEY, _HEADER = b"poe-key", b"poe-header-"
@@ -244,12 +245,10 @@ def _asked(request: Request) -> _Asked:
             headers[name.removeprefix(_HEADER).decode("latin-1")] = value
     parameters = dict(once(request.scope["query_string"]))
     for name in parameters.keys() - {b"key", DELAY, AT}:
-        why = f"parameter {shown(name)} is not known; there are key, delay_s and at"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        refuse(f"parameter {shown(name)} is not known; there are key, delay_s and at")
     if b"key" in parameters:
         keys.append(parameters[b"key"])
     if len(keys) > 1:
-        why = "there are two keys, by parameter key or header Poe-Key; give one"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        refuse("there are two keys, by parameter key or header Poe-Key; give one")
     key = keys[0] if keys else None
     return _Asked(key, headers or None, due_of(parameters, time.time_ns() // 1000))

@@ -17,6 +17,7 @@ from poe.gateway.http.body import parsed, properties_in
 from poe.gateway.http.parts import GatewayParts
 from poe.gateway.http.produce import topic_of
 from poe.gateway.http.record import text_member
+from poe.gateway.http.refusal import refuse
 from poe.gateway.http.reply import json_reply
 from poe.protocol import ControlRequest, DescribedTopic
 
@@ -64,8 +65,7 @@ class PropertyRoutes:
         self._inflow.release(len(body))
         found = parsed(body, "the body") if body else {}
         if not isinstance(found, dict):
-            why = "the body is no object; send properties by name"
-            raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+            refuse("the body is no object; send properties by name")
         return properties_in(found)
 
 

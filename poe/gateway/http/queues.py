@@ -19,13 +19,14 @@ from poe.broker.access.permission import Need
 from poe.client.async_socket import AsyncSocket
 from poe.client.group.queue_core import COPIES_MAX, DEADLINE_MAX_S
 from poe.client.producer import payload
-from poe.errors import NotInCluster, RequestRefused, UnderCopies
+from poe.errors import NotInCluster, UnderCopies
 from poe.gateway.http.body import messages_in, once
 from poe.gateway.http.group_fields import name_text, told_of
 from poe.gateway.http.later import due_of, parts_for_later
 from poe.gateway.http.parameters import parameters_of
 from poe.gateway.http.parts import GatewayParts
 from poe.gateway.http.produce import topic_of
+from poe.gateway.http.refusal import refuse
 from poe.gateway.http.reply import json_reply
 from poe.security.policy import TOPIC
 
@@ -125,6 +126,5 @@ def _number(name: str, text: str, most: float) -> float:
     """
     is_number = text.replace(".", "", name == "deadline_s").isdecimal() and text.isascii()
     if not is_number or float(text) > most:
-        why = f"parameter {name} is {text!r:.100}; give a number up to {most:g}"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        refuse(f"parameter {name} is {text!r:.100}; give a number up to {most:g}")
     return float(text)
