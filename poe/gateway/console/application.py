@@ -36,7 +36,8 @@ from poe.gateway.console import (
 )
 from poe.gateway.console.deeds import Deeds
 from poe.gateway.console.entrance import Entrance, cookie_of
-from poe.gateway.console.history import History, Told, Units
+from poe.gateway.console.history import History, Told
+from poe.gateway.console.lags import Units
 from poe.gateway.console.level import Level, check_level
 from poe.gateway.console.live import Live, Stream
 from poe.gateway.console.look import Look

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from poe.client.async_socket import AsyncSocket
 from poe.errors import PoeError
-from poe.gateway.console.history import Units, pace_of
+from poe.gateway.console.history import pace_of
+from poe.gateway.console.lags import Units, lag_of
 from poe.gateway.console.level import Level
 from poe.gateway.console.visit import Row, Visit, group_name, named, paged, pointer_of, safe
 from poe.gateway.http.group_fields import told_of
@@ -47,11 +48,8 @@ async def _behind(connection: AsyncSocket, group: str) -> dict[str, Any]:
         lag = await connection.control("group_lag", group=group)
     except PoeError as error:  # it was deleted, or its topics were, or this user may not know
         return {"lag": None, "lag_s": None, "error": str(error)}
-    return {
-        "lag": sum(row["messages"] or 0 for row in lag.values()),
-        "lag_s": max((row["seconds"] or 0 for row in lag.values()), default=0),
-        "error": None,
-    }
+    messages, seconds = lag_of(lag)
+    return {"lag": messages, "lag_s": seconds, "error": None}
 
 
 async def get_group(visit: Visit) -> object:

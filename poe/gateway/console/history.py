@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from poe.errors import PoeError
+from poe.gateway.console.lags import Units, lag_of
 
 INTERVAL_S: Final = 5.0
 _HOUR: Final = 3600
@@ -30,8 +31,6 @@ _GROUPS_MAX: Final = 50
 
 Told = Mapping[str, Any]
 """What the op `counters` answers."""
-Units = Mapping[bytes, Mapping[str, Any]]
-"""What the op `group_lag` answers."""
 
 
 class GroupSample(NamedTuple):
@@ -241,18 +240,10 @@ class History:
                 units = await self._ask_lag(name)
             except PoeError:  # it is gone, or will be there again
                 continue
-            rows = units.values()
             put_per_s = sum(
                 self._topic_rates.get(unit, {}).get("messages_in", 0.0) for unit in units
             )
-            watched.samples.append(
-                GroupSample(
-                    now_s,
-                    sum(row["messages"] or 0 for row in rows),
-                    max((row["seconds"] or 0.0 for row in rows), default=0.0),
-                    put_per_s,
-                )
-            )
+            watched.samples.append(GroupSample(now_s, *lag_of(units), put_per_s))
 
     def _draw_sparks(self) -> None:
         for topic in self._topic_rates:
