@@ -80,11 +80,6 @@ async def post_dry_run(visit: Visit) -> object:
     text, ago_s, limit = given.get("rules"), given.get("ago_s", 600), given.get("limit", 10_000)
     if not isinstance(text, str) or given.keys() - {"rules", "ago_s", "limit"}:
         refuse("send rules (text in TOML), and ago_s (null: the oldest) and limit where you like")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        why = "rules have half of a surrogate pair in them, which is no text"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why) from error
     if type(limit) is not int or not 1 <= limit <= LIMIT_MAX:
         refuse(f"limit is {limit!r:.100}; give a whole number from 1 to {LIMIT_MAX}")
     if ago_s is not None and (type(ago_s) not in {int, float} or not 0 <= ago_s < 2**40):

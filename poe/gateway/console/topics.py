@@ -5,10 +5,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from http import HTTPStatus
 from typing import Any, Final
 
-from poe.errors import PoeError, RequestRefused, UnknownTopic
+from poe.errors import PoeError, UnknownTopic
 from poe.gateway.console.lags import Units, of_topic
 from poe.gateway.console.level import Level
 from poe.gateway.console.visit import Row, Visit, named, paged, pointer_of, safe
@@ -130,8 +129,8 @@ async def post_topics(visit: Visit) -> object:
         refuse("send an object of name (text) and properties (an object, or left out)")
     visit.record("creates topic", name)
     async with visit.node() as connection:
-        await connection.create_topic(_name_of(name), **properties_in(properties))
-    return named(_name_of(name))
+        await connection.create_topic(name, **properties_in(properties))
+    return named(name.encode())
 
 
 async def post_trim(visit: Visit) -> object:
@@ -155,14 +154,6 @@ async def delete_topic(visit: Visit) -> object:
     async with visit.node() as connection:
         await connection.delete(topic)
     return {}
-
-
-def _name_of(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        why = "the name has half of a surrogate pair, which is no text"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why) from error
 
 
 def _held(found: DescribedTopic | None) -> dict[str, Any]:
