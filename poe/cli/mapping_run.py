@@ -29,7 +29,8 @@ from poe.errors import (
 )
 from poe.errors.short_text import printable
 from poe.mapping import Columns, load
-from poe.mapping.dry_run import DryRun, columns_of, topics_of
+from poe.mapping.dry_run import DryRun, topics_of
+from poe.mapping.message import columns_of
 from poe.mapping.rule_set import Compiled
 from poe.mapping.runner import Runner
 from poe.mapping.station import RunOptions
@@ -137,7 +138,7 @@ def dry_run(
     found = DryRun(compiled)
     with endpoint.looking() as connection:
         for batch in _messages(connection, compiled, pointer):
-            found.take(_head(batch, limit - found.looked))
+            found.take(batch.head(limit - found.looked))
             if found.looked >= limit:
                 break
     told = found.told()
@@ -327,8 +328,3 @@ def _topics(connection: Socket, compiled: Compiled) -> list[DescribedTopic]:
     if not found:
         raise UnknownTopic(", ".join(compiled.rules.source.topics).encode())
     return [connection.describe(each) for each in found]
-
-
-def _head(batch: Columns, count: int) -> Columns:
-    topic, *columns = batch
-    return Columns(topic, *(None if each is None else each[:count] for each in columns))  # type: ignore[arg-type]  # as they were

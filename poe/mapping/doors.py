@@ -9,7 +9,6 @@ from time import monotonic, time_ns
 from typing import Any, Final, Literal
 
 from poe.errors import (
-    InvalidEnvelope,
     NodeIsBehind,
     NotReplicated,
     PoeError,
@@ -21,7 +20,7 @@ from poe.errors import (
 )
 from poe.mapping.connection import Connection
 from poe.mapping.judge import Judge, run_of
-from poe.mapping.message import Columns, topic_text
+from poe.mapping.message import Columns, columns_of, topic_text
 from poe.mapping.plan import Sent, Target, topic_key
 from poe.mapping.unit import (
     LEAVE,
@@ -36,7 +35,6 @@ from poe.mapping.unit import (
     Work,
 )
 from poe.protocol import DescribedTopic, IndexedRecords, Socket
-from poe.protocol.envelope import decode
 from poe.protocol.server import Server
 from poe.record import POINTER_MAX
 from poe.topic_properties import TopicProperties
@@ -268,8 +266,7 @@ class Doors:
                 self._status.turn("idle")
                 self._leave.wait(min(_WAIT_S, judge.due_s(headers[0])))
                 return None
-        topic, *others = columns
-        return Columns(topic, *(None if each is None else each[:count] for each in others))  # type: ignore[arg-type]
+        return columns.head(count)
 
     def _look_for_gaps(self, records: IndexedRecords, *, is_behind: bool) -> None:
         """Tell of messages that were deleted before they were read."""
@@ -281,17 +278,11 @@ class Doors:
         self._next_ordinal = records.ordinal + len(records)
 
     def _columns(self, records: IndexedRecords) -> Columns:
-        pointers = records.pointers.tolist()
-        values = records.messages()
-        if not self._properties().envelope:
-            return Columns(self._place.topic, pointers, values)
-        fields = [_opened(value) for value in values]
-        return Columns(
+        return columns_of(
             self._place.topic,
-            pointers,
-            [value for _, value, _ in fields],
-            [key for key, _, _ in fields],
-            [headers for _, _, headers in fields],
+            records.pointers.tolist(),
+            records.messages(),
+            is_enveloped=self._properties().envelope,
         )
 
     def _commit(self, pointer: int, data: bytes) -> bool:
@@ -427,11 +418,3 @@ class Doors:
 def now_us() -> int:
     """Return the time, in microseconds since the epoch."""
     return time_ns() // 1000
-
-
-def _opened(value: bytes) -> tuple[bytes | None, bytes | None, Mapping[str, bytes] | None]:
-    """Return key, value and headers; what is no envelope is all value, for the rules to refuse."""
-    try:
-        return decode(value)
-    except InvalidEnvelope:
-        return None, value, None

@@ -5,10 +5,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
-from poe.errors import InvalidEnvelope
 from poe.mapping.message import Columns, topic_text
 from poe.mapping.rule_set import Compiled
-from poe.protocol.envelope import Enveloped, decode
 
 REASONS_MAX: Final = 20
 SAMPLES_MAX: Final = 3
@@ -68,22 +66,6 @@ def topics_of(compiled: Compiled, names: Iterable[bytes]) -> list[bytes]:
         for each in compiled.rules.source.topics
     ]
     return [each for each in names if any(p.fullmatch(topic_text(each)) for p in patterns)]
-
-
-def columns_of(
-    topic: bytes, pointers: list[int], messages: list[bytes], *, is_enveloped: bool
-) -> Columns:
-    """Return messages of a topic as rules judge them."""
-    if not is_enveloped:
-        return Columns(topic, pointers, messages)
-    fields = []
-    for each in messages:
-        try:
-            fields.append(decode(each))
-        except InvalidEnvelope:
-            fields.append(Enveloped(None, each, None))
-    keys, values, headers = zip(*fields, strict=True)
-    return Columns(topic, pointers, values, keys, headers)
 
 
 def _shown(value: bytes | None) -> str | None:

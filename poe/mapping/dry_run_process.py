@@ -23,7 +23,8 @@ from poe.errors import InvalidMapping, PoeError
 from poe.mapping.action import Drop
 from poe.mapping.checks import warnings
 from poe.mapping.document import load_text
-from poe.mapping.dry_run import DryRun, columns_of, topics_of
+from poe.mapping.dry_run import DryRun, topics_of
+from poe.mapping.message import columns_of
 from poe.mapping.rule import Route, Rule, Source
 from poe.mapping.rule_set import RuleSet
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from poe.mapping.decoding import UNDECODED, Decode, decoder, encode_body
+from poe.protocol.envelope import opened
 
 
 class Columns(NamedTuple):
@@ -20,6 +21,11 @@ class Columns(NamedTuple):
     headers: Sequence[Mapping[str, bytes] | None] | None = None
     """None where no message has headers."""
 
+    def head(self, count: int) -> "Columns":
+        """Return so many of them, the first ones."""
+        topic, *columns = self
+        return Columns(topic, *(None if each is None else each[:count] for each in columns))  # type: ignore[arg-type]  # as they were
+
     def message(self, place: int, decode: Decode, body: object = UNDECODED) -> "Message":
         """Return one of them as an object; `body` where its value was decoded before."""
         message = Message(
@@ -33,6 +39,16 @@ class Columns(NamedTuple):
         if body is not UNDECODED:
             vars(message)["body"] = body
         return message
+
+
+def columns_of(
+    topic: bytes, pointers: list[int], messages: list[bytes], *, is_enveloped: bool
+) -> Columns:
+    """Return messages of a topic as rules judge them; there is one at least."""
+    if not is_enveloped:
+        return Columns(topic, pointers, messages)
+    keys, values, headers = map(list, zip(*map(opened, messages), strict=True))
+    return Columns(topic, pointers, values, keys, headers)
 
 
 class _Fields(NamedTuple):

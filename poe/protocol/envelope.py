@@ -67,6 +67,14 @@ def decode(data: bytes | memoryview) -> Enveloped:
     raise InvalidEnvelope(f"it holds {short_repr(fields)}")  # noqa: EM102, TRY003 - part of one
 
 
+def opened(message: bytes) -> Enveloped:
+    """Return what a message of a topic with envelopes holds; of one that is none, all is value."""
+    try:
+        return decode(message)
+    except InvalidEnvelope:
+        return Enveloped(None, message, None)
+
+
 def _are_headers(field: object) -> bool:
     return type(field) is dict and all(
         type(name) is str and type(value) is bytes for name, value in field.items()

@@ -2,13 +2,12 @@
 
 import io
 from collections.abc import AsyncGenerator
-from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
 
 from starlette.responses import Response, StreamingResponse
 
-from poe.errors import InvalidEnvelope, RequestRefused
+from poe.errors import RequestRefused
 from poe.gateway.console.level import Level
 from poe.gateway.console.look import Look
 from poe.gateway.console.reading import Pair, read
@@ -64,15 +63,11 @@ async def _lines(
 
 
 def _record(message: bytes, *, is_enveloped: bool) -> dict[str, Any]:
-    key, value, headers = _opened(message, is_enveloped=is_enveloped)
-    return record_of(key, value, headers)
+    return record_of(*_opened(message, is_enveloped=is_enveloped))
 
 
 def _opened(message: bytes, *, is_enveloped: bool) -> envelope.Enveloped:
-    if is_enveloped:
-        with suppress(InvalidEnvelope):
-            return envelope.decode(message)
-    return envelope.Enveloped(None, message, None)
+    return envelope.opened(message) if is_enveloped else envelope.Enveloped(None, message, None)
 
 
 async def _parquet(

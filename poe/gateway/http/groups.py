@@ -35,7 +35,6 @@ from poe.client.consumer.source import ConsumerOptions, ConsumerStatistics, Fetc
 from poe.errors import (
     GroupFull,
     GroupPaused,
-    InvalidEnvelope,
     LeaseLost,
     RequestRefused,
     UnknownGroup,
@@ -494,18 +493,11 @@ def _messages(reply: LeaseReply, *, is_envelope: bool) -> list[dict[str, Any]]:
     """Return what was leased; each message's range is that from `after` to `pointer`."""
     rows, after = [], reply.lease.after
     for pointer, message in reply.records.pairs():
-        record = _opened(message) if is_envelope else record_of(None, message, None)
-        rows.append({"after": after, "pointer": pointer} | record)
+        # What is none is the client's to judge, or would come again.
+        held = envelope.opened(message) if is_envelope else (None, message, None)
+        rows.append({"after": after, "pointer": pointer} | record_of(*held))
         after = pointer
     return rows
-
-
-def _opened(message: bytes) -> dict[str, Any]:
-    """Return what is in an envelope; what is none is the client's to judge, or would come again."""
-    try:
-        return record_of(*envelope.decode(message))
-    except InvalidEnvelope:
-        return record_of(None, message, None)
 
 
 def _place(unit: bytes, pointer: int) -> dict[str, Any]:
