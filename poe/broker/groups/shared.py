@@ -232,12 +232,7 @@ class Shared:
         What is leased may be finished; if it is not, it is not handed out again either. What is
         dying is put as a dead letter all the same.
         """
-        offered = self._offered.get(unit)
-        if offered is None:
-            return []
-        parts = self._recall(offered, unit, after, last)
-        offered.leave(after, last)
-        return [(begin, end) for begin, end, _ in parts]
+        return [(begin, end) for begin, end, _ in self.surrender(unit, after, last)]
 
     def surrender(self, unit: bytes, after: int, last: int) -> list[tuple[int, int, Failures]]:
         """As `withdraw`; return with each range what is known of its failures, to hand it back."""
