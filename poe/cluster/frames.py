@@ -9,8 +9,8 @@ after and last of each. Kinds and the fields of each stand in `docs/formats.md`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
-from typing import Any, Final, Literal, NamedTuple
+from functools import lru_cache, partial
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 
@@ -20,6 +20,8 @@ from poe.cluster.identity import NodeRef, StreamId
 from poe.cluster.queue_record import TIME_MAX_US, GroupRecord, QueueRecord
 from poe.errors import PoeError, RemoteProtocolError
 from poe.record import POINTER_MAX
+
+_T = TypeVar("_T")
 
 WHOLE: Final = -1
 """In place of the version that changes follow: they are all that there is."""
@@ -331,13 +333,13 @@ def take_bytes(value: Any, size_max: int = 255) -> bytes:  # noqa: ANN401
     return value
 
 
-def take_text(value: Any, length_max: int = 255) -> str:  # noqa: ANN401
+def take_text(value: Any) -> str:  # noqa: ANN401
     """Check a text that came from elsewhere.
 
     Raises:
         RemoteProtocolError: it is none, or too long.
     """
-    if not isinstance(value, str) or len(value) > length_max:
+    if not isinstance(value, str) or len(value) > _TEXT_MAX:
         raise _wrong("text", value)
     return value
 
@@ -395,26 +397,32 @@ def take_stream(value: Any) -> StreamId:  # noqa: ANN401
     return StreamId(take_bytes(origin, _NODE_BYTES), take_number(epoch))
 
 
-def take_known(value: Any) -> Known:  # noqa: ANN401
-    """Check what somebody says to know of a group.
+def _each(take: Callable[[Any], _T]) -> Callable[[Any], tuple[_T, ...]]:
+    """Return what checks each item of an array that came from elsewhere."""
+    return lambda items: tuple(map(take, items))
 
-    Raises:
-        RemoteProtocolError: it cannot be understood.
+
+def _parser(make: Callable[..., _T], *takes: Callable[[Any], Any]) -> Callable[[Any], _T]:
+    """Return what makes something of fields that came from elsewhere, each by a check of its own.
+
+    It raises `RemoteProtocolError`, or ValueError where there are more fields, or fewer.
     """
-    group, stream, done, granted, again = value
-    return Known(
-        take_text(group),
-        take_stream(stream),
-        take_ranges(done),
-        tuple((take_node(node), take_ranges(ends)) for node, ends in granted),
-        tuple(
-            Again(
-                take_text(cause), take_node(node), take_node(other), take_number(since_us),
-                take_ranges(ends),
-            )
-            for cause, node, other, since_us, ends in again
-        ),
-    )  # fmt: skip
+    return lambda fields: make(*[take(each) for take, each in zip(takes, fields, strict=True)])
+
+
+def _as_they_are(*fields: Any) -> tuple[Any, ...]:  # noqa: ANN401 - whatever they are
+    return fields
+
+
+take_known: Final = _parser(
+    Known,
+    take_text,
+    take_stream,
+    take_ranges,
+    _each(_parser(_as_they_are, take_node, take_ranges)),
+    _each(_parser(Again, take_text, take_node, take_node, take_number, take_ranges)),
+)
+take_paused: Final = _parser(Paused, take_bytes, take_text, take_time, take_flag)
 
 
 def flat_known(known: Known) -> tuple[Any, ...]:
@@ -510,16 +518,6 @@ def take_group_record(value: Any) -> GroupRecord:  # noqa: ANN401
     )  # fmt: skip
 
 
-def take_paused(value: Any) -> Paused:  # noqa: ANN401
-    """Check what somebody says of a group's pause.
-
-    Raises:
-        RemoteProtocolError: it cannot be understood.
-    """
-    queue, group, since_us, is_paused = value
-    return Paused(take_bytes(queue), take_text(group), take_time(since_us), take_flag(is_paused))
-
-
 def take_batch(value: Any) -> Batch:  # noqa: ANN401
     """Check messages that came from elsewhere, their records included.
 
@@ -538,6 +536,7 @@ def take_batch(value: Any) -> Batch:  # noqa: ANN401
 
 _NODE_BYTES: Final = 8
 _OPTIONS_MAX: Final = 64
+_TEXT_MAX: Final = 255
 _HOLDERS_MAX: Final = 1000
 _OUTCOMES: Final = ("held", "full", "failed")
 
@@ -567,62 +566,9 @@ def _take_stored(value: Any) -> Stored:  # noqa: ANN401
     return Stored(take_bytes(queue), take_stream(stream), *bounds, outcome)
 
 
-def _take_news(value: Any) -> News:  # noqa: ANN401
-    queue, life_us, since, version, held, known, groups = value
-    return News(
-        take_bytes(queue),
-        take_number(life_us),
-        take_number(since, WHOLE),
-        take_number(version),
-        tuple(
-            Held(take_stream(stream), take_ranges(added), take_ranges(dropped))
-            for stream, added, dropped in held
-        ),
-        tuple(map(take_known, known)),
-        tuple(map(take_group_record, groups)),
-    )
-
-
 def _flat_news(frame: News) -> tuple[Any, ...]:
     held = [(each.stream, flat(each.added), flat(each.dropped)) for each in frame.held]
     return (*frame[:4], held, [flat_known(each) for each in frame.known], frame.groups)
-
-
-def _take_digest(value: Any) -> Digest:  # noqa: ANN401
-    queue, life_us, version, known, groups, forgotten, is_answer = value
-    return Digest(
-        take_bytes(queue),
-        take_number(life_us),
-        take_number(version),
-        tuple(
-            Summary(take_text(group), take_stream(stream), take_number(digest))
-            for group, stream, digest in known
-        ),
-        tuple(map(take_group_record, groups)),
-        tuple((take_bytes(node, _NODE_BYTES), take_number(epoch)) for node, epoch in forgotten),
-        take_flag(is_answer),
-    )
-
-
-def _take_difference(value: Any) -> Difference:  # noqa: ANN401
-    queue, is_held_asked, known = value
-    asked = tuple((take_text(group), take_stream(stream)) for group, stream in known)
-    return Difference(take_bytes(queue), take_flag(is_held_asked), asked)
-
-
-def _take_want(value: Any) -> Want:  # noqa: ANN401
-    queue, group, number, limit, bytes_max = value
-    return Want(
-        take_bytes(queue), take_text(group), take_number(number), take_number(limit),
-        take_number(bytes_max),
-    )  # fmt: skip
-
-
-def _take_given(value: Any) -> Given:  # noqa: ANN401
-    queue, group, number, loans = value
-    return Given(
-        take_bytes(queue), take_text(group), take_number(number), tuple(map(_take_loan, loans))
-    )
 
 
 def _take_loan(value: Any) -> Loan:  # noqa: ANN401
@@ -638,16 +584,6 @@ def _take_loan(value: Any) -> Loan:  # noqa: ANN401
     return loan
 
 
-def _take_leases(value: Any) -> tuple[bytes, str, tuple[int, ...]]:  # noqa: ANN401
-    queue, group, leases = value
-    return take_bytes(queue), take_text(group), tuple(map(take_number, leases))
-
-
-def _take_release(value: Any) -> Release:  # noqa: ANN401
-    queue, group, parts = value
-    return Release(take_bytes(queue), take_text(group), tuple(map(_take_back, parts)))
-
-
 def _take_back(value: Any) -> Back:  # noqa: ANN401
     lease, after, last, attempts, limit, delay_us, reason = value
     [bounds] = take_ranges((after, last))
@@ -659,11 +595,6 @@ def _take_back(value: Any) -> Back:  # noqa: ANN401
 
 def _take_limit(value: Any) -> int | None:  # noqa: ANN401
     return None if value is None else take_number(value, 1)
-
-
-def _take_claim(value: Any) -> tuple[bytes, str, StreamId, tuple[Bounds, ...]]:  # noqa: ANN401
-    queue, group, stream, ranges = value
-    return take_bytes(queue), take_text(group), take_stream(stream), take_ranges(ranges)
 
 
 def _flat_claim(frame: Claim | Ceded) -> tuple[Any, ...]:
@@ -685,21 +616,45 @@ def _as_it_is(frame: tuple[Any, ...]) -> tuple[Any, ...]:
     return frame
 
 
+_take_held: Final = _parser(Held, take_stream, take_ranges, take_ranges)
+_take_summary: Final = _parser(Summary, take_text, take_stream, take_number)
+_take_since: Final = partial(take_number, lowest=WHOLE)
+_take_id: Final = partial(take_bytes, size_max=_NODE_BYTES)
+_GROUP: Final = take_bytes, take_text
+"""The first fields of all that the parts of a group tell each other."""
 _KINDS: Final[dict[type, tuple[int, Callable[[Any], Sequence[Any]], Callable[..., QueueFrame]]]] = {
     Store: (1, _as_it_is, _take_store),
     Stored: (2, _as_it_is, _take_stored),
-    News: (3, _flat_news, _take_news),
-    Digest: (4, _as_it_is, _take_digest),
-    Difference: (5, _as_it_is, _take_difference),
+    News: (
+        3, _flat_news,
+        _parser(
+            News, take_bytes, take_number, _take_since, take_number,
+            _each(_take_held), _each(take_known), _each(take_group_record),
+        ),
+    ),
+    Digest: (
+        4, _as_it_is,
+        _parser(
+            Digest, take_bytes, take_number, take_number,
+            _each(_take_summary), _each(take_group_record),
+            _each(_parser(_as_they_are, _take_id, take_number)), take_flag,
+        ),
+    ),
+    Difference: (
+        5, _as_it_is,
+        _parser(
+            Difference, take_bytes, take_flag, _each(_parser(_as_they_are, take_text, take_stream))
+        ),
+    ),
     Prove: (6, _as_it_is, _take_prove),
     Proof: (7, _as_it_is, _take_proof),
-    Want: (10, _as_it_is, _take_want),
-    Given: (11, _as_it_is, _take_given),
-    Keep: (12, _as_it_is, lambda value: Keep(*_take_leases(value))),
-    Release: (13, _as_it_is, _take_release),
-    Revoked: (14, _as_it_is, lambda value: Revoked(*_take_leases(value))),
+    Want: (10, _as_it_is, _parser(Want, *_GROUP, take_number, take_number, take_number)),
+    Given: (11, _as_it_is, _parser(Given, *_GROUP, take_number, _each(_take_loan))),
+    Keep: (12, _as_it_is, _parser(Keep, *_GROUP, _each(take_number))),
+    Release: (13, _as_it_is, _parser(Release, *_GROUP, _each(_take_back))),
+    Revoked: (14, _as_it_is, _parser(Revoked, *_GROUP, _each(take_number))),
     Paused: (15, _as_it_is, take_paused),
-    Claim: (16, _flat_claim, lambda value: Claim(*_take_claim(value))),
-    Ceded: (17, _flat_claim, lambda value: Ceded(*_take_claim(value))),
-}
+    Claim: (16, _flat_claim, _parser(Claim, *_GROUP, take_stream, take_ranges)),
+    Ceded: (17, _flat_claim, _parser(Ceded, *_GROUP, take_stream, take_ranges)),
+}  # fmt: skip
 _PARSERS: Final = {kind: parse for kind, _, parse in _KINDS.values()}
