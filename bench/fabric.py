@@ -23,7 +23,7 @@ from bench import rounds
 from bench.row import Sample
 from poe.cluster.fabric.envelope import decode_envelope, encode_envelope
 from poe.cluster.fabric.interface import Asked, FabricEvent, PeerUp
-from poe.cluster.fabric.zenoh_fabric import ZenohFabric, open_fabric
+from poe.cluster.fabric.zenoh_fabric import ZenohFabric
 from poe.cluster.identity import PROTOCOL, NodeRef, Peer
 from poe.cluster.options import ClusterOptions
 from poe.storage.formats.record import encode_records
@@ -46,7 +46,7 @@ class Node:
         self.locator = options.locator
         self.peers: SimpleQueue[NodeRef] = SimpleQueue()
         self._asked: SimpleQueue[Asked] = SimpleQueue()
-        self.fabric: ZenohFabric = open_fabric(options)
+        self.fabric = ZenohFabric(options)
         ref = NodeRef(os.urandom(8), 1)
         me = Peer(ref, options.name, "", PROTOCOL, os.urandom(8), self.locator)
         self.fabric.open(me, self._hear)

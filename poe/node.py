@@ -218,9 +218,9 @@ class Node:
         parts = ClusterParts.of(options, self.config.dir, self._routes, self._clock)
         fabric = self._fabric
         if fabric is None:
-            from poe.cluster.fabric.zenoh_fabric import open_fabric  # noqa: PLC0415 - and zenoh
+            from poe.cluster.fabric.zenoh_fabric import ZenohFabric  # noqa: PLC0415 - and zenoh
 
-            fabric = open_fabric(parts.options)
+            fabric = ZenohFabric(parts.options)
         return parts, cluster_spec(parts, fabric_specs(FabricParts(fabric, parts.me)))
 
     def _log(self, store: Store, joined: "ClusterParts | None") -> ChildSpec | None:

@@ -18,7 +18,7 @@ from poe.actors import GenServer, LoopSystem
 from poe.broker.requests.queue_messages import QUEUES
 from poe.cluster.actor_messages import FABRIC, MEMBERS, FramesHeard, PaceSeen, TellNodes
 from poe.cluster.fabric.interface import PeerDown, PeerUp
-from poe.cluster.fabric.zenoh_fabric import open_fabric
+from poe.cluster.fabric.zenoh_fabric import ZenohFabric
 from poe.cluster.fabric_actor import FabricParts, fabric_specs
 from poe.cluster.identity import PROTOCOL, NodeRef, Peer
 from poe.cluster.options import ClusterOptions
@@ -96,7 +96,7 @@ def main(mode: Literal["peer", "router"], name: str, host: str, load: str, *seed
     with LoopSystem() as system:
         system.start(Members, name=MEMBERS)
         system.start(Queues, int(load), name=QUEUES)
-        specs = fabric_specs(FabricParts(open_fabric(options), me))
+        specs = fabric_specs(FabricParts(ZenohFabric(options), me))
         top = system.start(Supervisor, SupervisorFlags(), specs)
         assert top is not None
         signal.sigwait({signal.SIGTERM})

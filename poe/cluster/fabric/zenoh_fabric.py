@@ -84,11 +84,6 @@ _was_used = False
 _forked = False
 
 
-def open_fabric(options: ClusterOptions) -> "ZenohFabric":
-    """Return the fabric of a node that is in a cluster; to be opened."""
-    return ZenohFabric(options)
-
-
 class _Way(NamedTuple):
     """How to reach a peer."""
 

@@ -20,7 +20,7 @@ class Listener:
     def __init__(
         self, options: ClusterOptions, protocol: int = PROTOCOL, ref: NodeRef | None = None
     ) -> None:
-        from poe.cluster.fabric.zenoh_fabric import open_fabric  # noqa: PLC0415 - an extra
+        from poe.cluster.fabric.zenoh_fabric import ZenohFabric  # noqa: PLC0415 - an extra
 
         assert options.cluster is not None
         self.options = options
@@ -38,7 +38,7 @@ class Listener:
         self._asked: SimpleQueue[Asked | None] = SimpleQueue()
         self._answers = threading.Thread(target=self._answer, daemon=True)
         self._answers.start()
-        self.fabric = open_fabric(options)
+        self.fabric = ZenohFabric(options)
         self.fabric.open(self.me, self.hear)
 
     def hear(self, event: FabricEvent) -> None:
