@@ -21,7 +21,7 @@ from poe.errors import OptionError, SecurityFileError
 from poe.security.policy import Grant
 from poe.security.replacement import Calls, replace_file
 from poe.security.scram import ScramKeys
-from poe.security.security import Security, parse_security, read_text
+from poe.security.security import parse_security, read_text
 from poe.security.toml_tables import with_table, without_element, without_table
 
 _EMPTY: Final = "version = 1\n"
@@ -37,18 +37,10 @@ class UserFile:
 
     def __init__(self, text: str, path: str) -> None:
         self._path = path
-        self._text = text
-        self._security = parse_security(text, path)
-
-    @property
-    def text(self) -> str:
+        self.text = text
         """The file as it is to be."""
-        return self._text
-
-    @property
-    def security(self) -> Security:
+        self.security = parse_security(text, path)
         """What it says, with what was changed so far."""
-        return self._security
 
     def add_user(self, name: str, keys: ScramKeys | None = None) -> None:
         """Add a user; without keys, one that tokens or certificates have to be added to.
@@ -56,14 +48,14 @@ class UserFile:
         Raises:
             OptionError: there is one, or none may be called so.
         """
-        if self._security.users.find(name) is not None:
+        if self.security.users.find(name) is not None:
             raise OptionError("user", name, f"a name that {self._path} does not have yet")
         value = {} if keys is None else {"scram_sha_256": keys.text()}
 
         def change(values: _Values) -> None:
             values.setdefault("users", {})[name] = value
 
-        self._change(change, _with_table(self._text, ("users",), {"users": {name: value}}))
+        self._change(change, _with_table(self.text, ("users",), {"users": {name: value}}))
 
     def remove_user(self, name: str) -> None:
         """Remove a user, and its name from all grants; a grant that is then nobody's goes, too.
@@ -73,7 +65,7 @@ class UserFile:
         """
         self._check_is_user(name)
 
-        for number, grant in reversed([*enumerate(self._security.policy.grants)]):
+        for number, grant in reversed([*enumerate(self.security.policy.grants)]):
             if set(grant.principals) == {name}:
                 self.remove_grant(number)
 
@@ -86,7 +78,7 @@ class UserFile:
             _remove(values, "users", name)
 
         self._change(leave)
-        self._change(change, without_table(self._text, ("users", name)))
+        self._change(change, without_table(self.text, ("users", name)))
 
     def set_keys(self, name: str, *keys: ScramKeys) -> None:
         """Have a user's passwords be those of the keys: one, or two while one replaces the other.
@@ -127,7 +119,7 @@ class UserFile:
             _append(values["users"][user], "tokens", value)
 
         addition = {"users": {user: {"tokens": [value]}}}
-        self._change(change, _with_table(self._text, ("users", user), addition))
+        self._change(change, _with_table(self.text, ("users", user), addition))
 
     def remove_token(self, token_id: str) -> str:
         """Remove a token, and return whose it was.
@@ -135,7 +127,7 @@ class UserFile:
         Raises:
             OptionError: there is none of this id.
         """
-        found = self._security.users.by_token(token_id)
+        found = self.security.users.by_token(token_id)
         if found is None:
             raise OptionError("token", token_id, f"the id of a token that {self._path} has")
         user, token = found
@@ -148,7 +140,7 @@ class UserFile:
                 values["users"][user.name] = {}
 
         place = ("users", user.name, "tokens")
-        self._change(change, without_element(self._text, place, number))
+        self._change(change, without_element(self.text, place, number))
         return user.name
 
     def add_certificate(self, user: str, name: str) -> None:
@@ -167,7 +159,7 @@ class UserFile:
         Raises:
             OptionError: it is nobody's.
         """
-        user = self._security.users.by_certificate([name])
+        user = self.security.users.by_certificate([name])
         if user is None:
             raise OptionError("certificate", name, f"the name of one that {self._path} has")
 
@@ -189,7 +181,7 @@ class UserFile:
         def change(values: _Values) -> None:
             _append(values, "grants", value)
 
-        self._change(change, _with_table(self._text, ("grants",), {"grants": [value]}))
+        self._change(change, _with_table(self.text, ("grants",), {"grants": [value]}))
 
     def remove_grant(self, number: int) -> None:
         """Remove the grant at a place, from 0, as `Decision.grant` tells it.
@@ -197,17 +189,17 @@ class UserFile:
         Raises:
             OptionError: there is none.
         """
-        count = len(self._security.policy.grants)
+        count = len(self.security.policy.grants)
         if not 0 <= number < count:
             raise OptionError("grant", number, f"the place of one of {count} grants, from 0")
 
         def change(values: _Values) -> None:
             _remove(values, "grants", number)
 
-        self._change(change, without_element(self._text, ("grants",), number))
+        self._change(change, without_element(self.text, ("grants",), number))
 
     def _check_is_user(self, name: str) -> None:
-        if self._security.users.find(name) is None:
+        if self.security.users.find(name) is None:
             allowed = f"one that {self._path} has; `poe user add` adds one"
             raise OptionError("user", name, allowed)
 
@@ -219,19 +211,19 @@ class UserFile:
             found: a text that may be it, with all comments in their places; else, as with tables
                 that are laid out as values, it is made by tomlkit, which moves some.
         """
-        expected = tomllib.loads(self._text)
+        expected = tomllib.loads(self.text)
         change(expected)
         text = found if _says(found, expected) else self._changed_by_tomlkit(change)
         if text is None or not _says(text, expected):
             why = "it is laid out in a way that only a person can change; edit it by hand"
             raise SecurityFileError(self._path, None, why)
-        self._security = parse_security(text, self._path)
-        self._text = text
+        self.security = parse_security(text, self._path)
+        self.text = text
 
     def _changed_by_tomlkit(self, change: Callable[[_Values], None]) -> str | None:
         try:
             # A line that does not end would go on with what is added.
-            document = tomlkit.parse(self._text + "\n" * (not self._text.endswith("\n")))
+            document = tomlkit.parse(self.text + "\n" * (not self.text.endswith("\n")))
             change(document)
             return tomlkit.dumps(document)
         except (ValueError, TOMLKitError, RecursionError):

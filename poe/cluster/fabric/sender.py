@@ -79,9 +79,10 @@ class Sender:
         """When the oldest ask left of those that have failed since the last answer."""
         self._waiting: deque[tuple[bytes, int]] = deque()
         """Frames, and when they were told."""
-        self._waiting_bytes = 0
+        self.waiting_bytes = 0
         self._under_way: dict[int, _UnderWay] = {}
-        self._under_way_bytes = 0
+        self.under_way_bytes = 0
+        """What has been sent and not answered."""
         self._number = 0
         self._look_at_us = 0
         self.told_count = 0
@@ -95,16 +96,6 @@ class Sender:
         """Return how many frames wait to be sent."""
         return len(self._waiting)
 
-    @property
-    def waiting_bytes(self) -> int:
-        """Return the size of what waits to be sent."""
-        return self._waiting_bytes
-
-    @property
-    def under_way_bytes(self) -> int:
-        """Return the size of what has been sent and not answered."""
-        return self._under_way_bytes
-
     def tell(self, frame: bytes, now_us: int) -> bool:
         """Have a frame sent; False: the peer is down, or too much waits for it.
 
@@ -117,14 +108,14 @@ class Sender:
             raise ValueError(msg)
         limits = self._limits
         room = limits.queue_bytes_max if self.pace is Pace.OK else limits.window_bytes
-        is_full = self._waiting_bytes + size > room and self._waiting
+        is_full = self.waiting_bytes + size > room and self._waiting
         if self.pace is Pace.DOWN or is_full:
             self.refused_count += 1
             if is_full:
                 self.pace = Pace.SLOW
             return False
         self._waiting.append((frame, now_us))
-        self._waiting_bytes += size
+        self.waiting_bytes += size
         self.told_count += 1
         return True
 
@@ -134,9 +125,9 @@ class Sender:
             return None
         if self._waiting:
             size = len(self._waiting[0][0])
-            if self._under_way and self._under_way_bytes + size > self._limits.window_bytes:
+            if self._under_way and self.under_way_bytes + size > self._limits.window_bytes:
                 return None
-            room = self._limits.window_bytes - self._under_way_bytes
+            room = self._limits.window_bytes - self.under_way_bytes
             frames = self._take(min(room, self._limits.envelope_bytes))
         elif self.pace is not Pace.OK and not self._under_way and now_us >= self._look_at_us:
             frames = []
@@ -145,7 +136,7 @@ class Sender:
         payload = encode_envelope(frames, self._version)
         self._number += 1
         self._under_way[self._number] = _UnderWay(len(payload), now_us, len(frames))
-        self._under_way_bytes += len(payload)
+        self.under_way_bytes += len(payload)
         return Ask(self._number, payload)
 
     def take_answer(self) -> bytes:
@@ -174,7 +165,7 @@ class Sender:
         self.pace = Pace.DOWN
         self.lost_count += ask.frames_count + len(self._waiting)
         self._waiting.clear()
-        self._waiting_bytes = 0
+        self.waiting_bytes = 0
         self._look_at_us = now_us + self._limits.look_after_us
 
     def tick(self, now_us: int) -> None:
@@ -199,13 +190,13 @@ class Sender:
                 break
             frames.append(waiting.popleft()[0])
             taken_bytes += size
-        self._waiting_bytes -= taken_bytes
+        self.waiting_bytes -= taken_bytes
         return frames
 
     def _end(self, number: int) -> _UnderWay | None:
         ask = self._under_way.pop(number, None)
         if ask is not None:
-            self._under_way_bytes -= ask.size_bytes
+            self.under_way_bytes -= ask.size_bytes
         return ask
 
     def _oldest_us(self) -> int | None:

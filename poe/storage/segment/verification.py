@@ -29,31 +29,27 @@ class Verification:
         "_ends",
         "_entries",
         "_files",
-        "_is_once",
         "_is_verified",
         "_path",
         "_store_id",
+        "is_once",
     )
 
     def __init__(self, files: Files, path: str, store_id: bytes, *, is_once: bool) -> None:
         self._files = files
         self._path = path
         self._store_id = store_id
-        self._is_once = is_once
+        self.is_once = is_once
+        """Whether what was found sound is not compared again."""
         # Of 100 000 segments that rest, empty lists would be megabytes.
         self._entries: Sequence[SumEntry] = ()
         self._ends: Sequence[int] = ()
         self._is_verified: bytes | bytearray = b""
 
     @property
-    def is_once(self) -> bool:
-        """Whether what was found sound is not compared again."""
-        return self._is_once
-
-    @property
     def is_over(self) -> bool:
         """Whether nothing is left to be compared."""
-        return self._is_once and bool(self._is_verified) and all(self._is_verified)
+        return self.is_once and bool(self._is_verified) and all(self._is_verified)
 
     def open(self) -> None:
         """Read the sums and compare the index with them, unless that was done since `forget`.
@@ -138,7 +134,7 @@ class Verification:
                     if start <= offset:
                         raise self._corrupt(number, start)
                     return start
-                known[number] = self._is_once
+                known[number] = self.is_once
         return end
 
     def _corrupt(self, number: int, start: int) -> CorruptRecord:
