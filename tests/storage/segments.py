@@ -3,6 +3,7 @@
 import random
 from pathlib import Path
 
+from poe.errors import CorruptRecord
 from poe.storage import RealFiles, Segment, SegmentOptions, Store, decode_records
 
 NOW = 1_700_000_000_000_000
@@ -42,6 +43,24 @@ def read_all(segment):
     assert one_by_one == in_slices
     assert len(in_slices) == segment.count
     return in_slices
+
+
+def read_around(segment, limit, bytes_max=10_000):
+    """Read everything, going on behind what is damaged as the errors say."""
+    found: list[tuple[int, bytes]] = []
+    pointer = 0
+    while True:
+        try:
+            slice_ = segment.read(pointer, limit, bytes_max)
+        except CorruptRecord as error:
+            if error.pointer is None or error.pointer <= pointer:
+                raise
+            pointer = error.pointer
+            continue
+        if slice_ is None:
+            return found
+        found += decode_records(slice_.read())
+        pointer = slice_.last_pointer
 
 
 def path_of(base: Path, suffix: str, timestamp=NOW) -> Path:

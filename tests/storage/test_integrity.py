@@ -9,7 +9,7 @@ import pytest
 from xxhash import xxh3_64_intdigest
 
 from poe.errors import CorruptRecord
-from poe.storage import check_segments, decode_records
+from poe.storage import check_segments
 from poe.storage.formats.hashed import FILE_HEADER_BYTES
 from poe.storage.formats.record import encode_records
 from poe.storage.formats.sum_file import SUMS, hash_of
@@ -23,6 +23,7 @@ from tests.storage.segments import (
     files_at,
     path_of,
     read_all,
+    read_around,
     reopen,
     some_of,
 )
@@ -60,24 +61,6 @@ def batch_at(offset):
     starts = bounds()
     number = next(n for n in range(len(BATCHES)) if offset < ends[starts[n + 1]])
     return range(starts[number], starts[number + 1])
-
-
-def read_around(segment, limit):
-    """Read everything, going on behind what is damaged as the errors say."""
-    found: list[tuple[int, bytes]] = []
-    pointer = 0
-    while True:
-        try:
-            slice_ = segment.read(pointer, limit, 10_000)
-        except CorruptRecord as error:
-            if error.pointer is None or error.pointer <= pointer:
-                raise
-            pointer = error.pointer
-            continue
-        if slice_ is None:
-            return found
-        found += decode_records(slice_.read())
-        pointer = slice_.last_pointer
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -4,11 +4,10 @@ import random
 
 import pytest
 
-from poe.errors import CorruptRecord
-from poe.storage import check_segments, decode_records
+from poe.storage import check_segments
 from poe.storage.recovery.recovery import RecoveryMode
 from tests.storage.faulty_files import FaultyFiles
-from tests.storage.segments import NOW, create, files_at, path_of, reopen
+from tests.storage.segments import NOW, create, files_at, path_of, read_around, reopen
 
 MODES: list[RecoveryMode] = ["point-in-time", "strict", "salvage"]
 
@@ -33,24 +32,6 @@ def spoil(path, rng):
     path.write_bytes(content)
 
 
-def read_around(segment):
-    """Read everything that can be read; fail where a reader would not get on."""
-    found: list[tuple[int, bytes]] = []
-    pointer = 0
-    while True:
-        try:
-            slice_ = segment.read(pointer, 7, 2000)
-        except CorruptRecord as error:
-            if error.pointer is None or error.pointer <= pointer:
-                raise
-            pointer = error.pointer
-            continue
-        if slice_ is None:
-            return found
-        found += decode_records(slice_.read())
-        pointer = slice_.last_pointer
-
-
 @pytest.mark.parametrize("seed", [*range(40), 3270, 3426, 8103])
 def test_recovery_ends_and_what_it_leaves_can_be_read_around(tmp_path, seed):
     rng = random.Random(seed)
@@ -72,9 +53,9 @@ def test_recovery_ends_and_what_it_leaves_can_be_read_around(tmp_path, seed):
         layer.boot_id = "another boot"
     mode = rng.choice(MODES)
     list(check_segments(layer))
-    first = read_around(reopen(layer, recovery=mode))
+    first = read_around(reopen(layer, recovery=mode), 7, 2000)
     content = {s: path_of(tmp_path, s).read_bytes() for s in ("data", "index", "sum")}
-    assert read_around(reopen(layer, recovery=mode)) == first
+    assert read_around(reopen(layer, recovery=mode), 7, 2000) == first
     assert content == {s: path_of(tmp_path, s).read_bytes() for s in content}
     pointers = [pointer for pointer, _ in first]
     assert pointers == sorted(set(pointers))
