@@ -202,3 +202,19 @@ def seconds(action):
     start_s = time.monotonic()
     action()
     return time.monotonic() - start_s
+
+
+def check_pages(node, topics):
+    """See that pages of all listings tell of 120 topics, t000 to t119, each once."""
+    for op in ("topics", "status", "info"):
+        whole, after = node.node.control(op), b""
+        told: list[bytes] = []
+        while page := node.node.control(op, after=after, count=50):
+            assert len(page) == min(50, len(topics) - len(told))
+            told += list(page)
+            after = told[-1]
+        assert told == list(whole) == topics
+        assert list(node.node.control(op, count=2)) == topics[:2]
+        assert list(node.node.control(op, after=b"t117")) == topics[118:]
+        assert len(node.node.control(op, after="t1175", count=7)) == 2
+        assert not node.node.control(op, count=0)

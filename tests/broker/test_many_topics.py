@@ -14,7 +14,7 @@ from poe.broker.requests.listing import pages
 from poe.errors import RemoteProtocolError, StorageError
 from poe.protocol import exchange
 from poe.protocol.exchange import PAGE_COUNT, end_of
-from tests.broker.nodes import SimulatedNode, connect
+from tests.broker.nodes import SimulatedNode, check_pages, connect
 
 TOPICS = [b"t%03d" % number for number in range(120)]
 
@@ -65,18 +65,7 @@ def test_a_writer_that_is_full_by_limits_that_were_greater_before_is_sealed(tmp_
 
 
 def test_pages_tell_of_all_topics_once(node):
-    for op in ("topics", "status", "info"):
-        whole, after = node.node.control(op), b""
-        told: list[bytes] = []
-        while page := node.node.control(op, after=after, count=50):
-            assert len(page) == min(50, len(TOPICS) - len(told))
-            told += list(page)
-            after = told[-1]
-        assert told == list(whole) == TOPICS
-        assert list(node.node.control(op, count=2)) == TOPICS[:2]
-        assert list(node.node.control(op, after=b"t117")) == TOPICS[118:]
-        assert len(node.node.control(op, after="t1175", count=7)) == 2
-        assert not node.node.control(op, count=0)
+    check_pages(node, TOPICS)
 
 
 @pytest.mark.parametrize("wrong", [{"after": 1}, {"count": -1}, {"count": 1.5}, {"count": "all"}])

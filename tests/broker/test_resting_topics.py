@@ -5,7 +5,7 @@ import pytest
 from poe.errors import Overloaded, TopicFailed, UnknownTopic
 from poe.storage import Store
 from poe.storage.store import store
-from tests.broker.nodes import SimulatedNode
+from tests.broker.nodes import SimulatedNode, check_pages
 from tests.storage.segments import NOW
 
 TOPICS = [b"t%03d" % number for number in range(120)]
@@ -177,18 +177,7 @@ def test_what_somebody_has_taken_away_of_a_topic_that_rests_is_told_once_it_was_
 
 
 def test_pages_tell_of_all_topics_once(node):
-    for op in ("topics", "status", "info"):
-        whole, after = node.node.control(op), b""
-        told: list[bytes] = []
-        while page := node.node.control(op, after=after, count=50):
-            assert len(page) == min(50, len(TOPICS) - len(told))
-            told += list(page)
-            after = told[-1]
-        assert told == list(whole) == TOPICS
-        assert list(node.node.control(op, count=2)) == TOPICS[:2]
-        assert list(node.node.control(op, after=b"t117")) == TOPICS[118:]
-        assert len(node.node.control(op, after="t1175", count=7)) == 2
-        assert not node.node.control(op, count=0)
+    check_pages(node, TOPICS)
 
 
 def test_a_registry_that_is_replaced_knows_what_rests(node):
