@@ -19,6 +19,7 @@ from poe.mapping.watch import Watch
 from poe.protocol.envelope import encode
 from poe.protocol.server import Server
 from poe.testing import broker
+from tests.mapping.flaky import failing
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -92,15 +93,7 @@ def test_messages_that_go_on_tell_where_they_come_from(server, names):
 
 def test_what_is_tried_again_unordered_holds_nobody_and_comes_once(server, names):
     source, target = names
-    failures = {3: 2, 7: 1}
-
-    def flaky(message):
-        number = message.body["number"]
-        if failures.get(number, 0):
-            failures[number] -= 1
-            raise OSError
-        return message
-
+    flaky = failing({3: 2, 7: 1})
     rule_set = rules(
         names,
         flaky,
@@ -117,15 +110,7 @@ def test_what_is_tried_again_unordered_holds_nobody_and_comes_once(server, names
 
 def test_what_is_tried_again_in_order_holds_those_behind_it(server, names):
     source, target = names
-    failures = {3: 2}
-
-    def flaky(message):
-        number = message.body["number"]
-        if failures.get(number, 0):
-            failures[number] -= 1
-            raise OSError
-        return message
-
+    flaky = failing({3: 2})
     on_error = OnError(retry=3, backoff_s=(0.05, 0.1))
     put(server, source, range(10))
     with run(server, rules(names, flaky, on_error=on_error)):

@@ -22,6 +22,7 @@ from poe.protocol import PutId
 from poe.protocol.server import Server
 from tests.cli.processes import Background, poe_here
 from tests.cluster.log.replicated import replicated
+from tests.mapping.flaky import failing
 from tests.ports import quiet_ports
 from tests.waiting import wait_until
 
@@ -183,15 +184,7 @@ def test_a_mapping_goes_on_at_the_next_node_and_what_it_makes_is_replicated(topi
 
 
 def test_what_is_tried_again_unordered_waits_on_a_replicated_topic(topic):
-    failures = {4: 2}
-
-    def flaky(message):
-        number = message.body["number"]
-        if failures.get(number, 0):
-            failures[number] -= 1
-            raise OSError
-        return message
-
+    flaky = failing({4: 2})
     fate = Call(function=flaky, name="flaky", pure=True, route=Route(to=("even",)))
     rules = replace(
         RULES,
