@@ -12,7 +12,7 @@ all that have a message of it. The messages of one producer have to fit into mem
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import groupby
 from operator import itemgetter
@@ -161,27 +161,38 @@ def _events(rows: list[dict[str, Any]]) -> list[Event]:
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Judge the history in some files."""
-    parser = argparse.ArgumentParser(prog="python -m torture.cluster_rules_spark")
+def judge_files(
+    name: str,
+    read_files: Callable[[SparkSession, Sequence[Path]], DataFrame],
+    judge: Callable[[DataFrame], DataFrame],
+    shown_max: int,
+    arguments: Sequence[str] | None,
+) -> int:
+    """Judge the history in some files by the rules of this name; return the exit code."""
+    parser = argparse.ArgumentParser(prog=f"python -m torture.{name.replace(' ', '_')}_spark")
     parser.add_argument("files", nargs="+", type=Path, help="lines of JSON, of one history")
     files = parser.parse_args(arguments).files
     for each in files:
         if not each.is_file():
             parser.error(f"there is no file {each}")
-    spark = session("cluster rules", **{"spark.ui.enabled": "false"})
+    spark = session(name, **{"spark.ui.enabled": "false"})
     try:
-        read = read_history(spark, files)
+        read = read_files(spark, files)
     except ValueError as error:
         parser.error(str(error))
-    found = broken(read).groupBy("rule").agg(F.sort_array(F.collect_list("what")).alias("what"))
+    found = judge(read).groupBy("rule").agg(F.sort_array(F.collect_list("what")).alias("what"))
     rows = found.orderBy("rule").collect()
     for row in rows:
-        for what in row.what[:_SHOWN_MAX]:
+        for what in row.what[:shown_max]:
             print(f"{row.rule}: {what}")
-        if len(row.what) > _SHOWN_MAX:
-            print(f"{row.rule}: and {len(row.what) - _SHOWN_MAX} more")
+        if len(row.what) > shown_max:
+            print(f"{row.rule}: and {len(row.what) - shown_max} more")
     return 1 if rows else 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Judge the history in some files."""
+    return judge_files("cluster rules", read_history, broken, _SHOWN_MAX, arguments)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ client; those that compare what was seen, all that was seen of a topic between t
 messages of one client, and those of a part of a topic, have to fit into memory.
 """
 
-import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -22,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from poe.spark import session
+from torture.cluster_rules_spark import judge_files
 from torture.log_history import Row, from_rows
 from torture.log_rules import RULES, SHOWN_MAX
 
@@ -224,25 +223,7 @@ def _told(found: list[tuple[str, str]]) -> pa.Table:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Judge the history in some files."""
-    parser = argparse.ArgumentParser(prog="python -m torture.log_rules_spark")
-    parser.add_argument("files", nargs="+", type=Path, help="lines of JSON, of one history")
-    files = parser.parse_args(arguments).files
-    for each in files:
-        if not each.is_file():
-            parser.error(f"there is no file {each}")
-    spark = session("log rules", **{"spark.ui.enabled": "false"})
-    try:
-        read = read_history(spark, files)
-    except ValueError as error:
-        parser.error(str(error))
-    found = broken(read).groupBy("rule").agg(F.sort_array(F.collect_list("what")).alias("what"))
-    rows = found.orderBy("rule").collect()
-    for row in rows:
-        for what in row.what[:SHOWN_MAX]:
-            print(f"{row.rule}: {what}")
-        if len(row.what) > SHOWN_MAX:
-            print(f"{row.rule}: and {len(row.what) - SHOWN_MAX} more")
-    return 1 if rows else 0
+    return judge_files("log rules", read_history, broken, SHOWN_MAX, arguments)
 
 
 if __name__ == "__main__":

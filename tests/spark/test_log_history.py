@@ -4,7 +4,7 @@ import pytest
 
 from tests.spark.large_history import again, large_log_history
 from tests.torture.test_log_rules import ALLOWED, BROKEN
-from torture import log_rules_spark
+from torture import cluster_rules_spark, log_rules_spark
 from torture.log_history import from_rows, write_rows
 from torture.log_rules import RULES
 from torture.log_rules_spark import OF_CLIENTS, OF_PLACES, OF_ROWS, broken, main, read_history
@@ -69,7 +69,7 @@ def test_spark_finds_in_a_large_history_what_one_process_finds(judged):
 
 
 def test_the_command_says_what_is_broken(spark, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(log_rules_spark, "session", lambda *_, **__: spark)
+    monkeypatch.setattr(cluster_rules_spark, "session", lambda *_, **__: spark)
     for name, history, code in (
         ("sound", ALLOWED["all is well"], 0),
         ("twice", BROKEN["twice"][1], 1),
