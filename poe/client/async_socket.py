@@ -66,22 +66,10 @@ async def connect(  # noqa: PLR0913 - as `poe.protocol.socket`
     timeout_s: float | None = None,
     frame_max: int = FRAME_MAX,
 ) -> "AsyncSocket":
-    """Connect to a server.
-
-    Args:
-        host: name or address.
-        port: TCP port; None is 5555, or 5556 with `tls`.
-        tls: what to demand of TLS, and to show of oneself; None is to speak without.
-        credentials: how to log in; None is not to.
-        timeout_s: time that connecting, and later each call, may take; None for no limit.
-        frame_max: largest frame in bytes to send or to accept.
+    """Connect to a server; takes what `poe.protocol.socket` takes.
 
     Raises:
-        ConnectFailed: nobody listens there, or not within `timeout_s`.
-        TlsFailed: what there is is no TLS connection to that server.
-        AuthenticationFailed: the credentials are wrong.
-        InvalidTimeout: `timeout_s` is no time.
-        PoeError: the credentials cannot be used, or another refusal.
+        ConnectFailed, TlsFailed, AuthenticationFailed, InvalidTimeout, PoeError: as there.
     """
     server = server_at(host, port, Entry(tls, credentials))
     return await connect_to(server, timeout_s=timeout_s, frame_max=frame_max)

@@ -187,10 +187,7 @@ class Socket:
         one record at least. There are none where nothing follows up to `last`.
 
         Raises:
-            LocalProtocolError, PointerOutOfRange: nothing was sent; an argument is out of range.
-            ConnectionClosed, CallTimeout: no reply came.
-            CorruptRecord: the first record that follows is damaged; those before it were read.
-            PoeError: the server's refusal.
+            PoeError: as `read`.
         """
         return self._wire.ask(exchange.read_range(topic, pointer, last, limit, bytes_max))
 

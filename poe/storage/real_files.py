@@ -264,11 +264,7 @@ class RealFiles:
             raise OSError(error_number, os.strerror(error_number))
 
     def lock(self, path: str) -> OpenFile:
-        """Open a file, made when missing, under an exclusive lock that ends with its descriptor.
-
-        Raises:
-            BlockingIOError: it is locked already.
-        """
+        """Open a file, made when missing, under an exclusive lock; see `Files.lock`."""
         with self._folder_of(path) as (folder_fd, name):
             try:
                 fd = os.open(name, os.O_RDWR | os.O_CREAT | _SAFE, 0o600, dir_fd=folder_fd)

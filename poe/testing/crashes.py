@@ -75,12 +75,7 @@ class CrashingSystem(LoopSystem):
     def __init__(
         self, *, clock: SimulatedClock | None = None, run_queue: RunQueue | None = None
     ) -> None:
-        """Begin without actors.
-
-        Args:
-            clock: for tests, which move it: nothing runs beside the calls of this object.
-            run_queue: what runs the actors, in place of one with that clock.
-        """
+        """Begin as `LoopSystem`; a `run_queue` stands in place of one with that clock."""
         self._crashing = CrashingActors(RunQueue(clock) if run_queue is None else run_queue)
         super().__init__(actors=self._crashing)
 

@@ -96,16 +96,10 @@ class HostedSystem(SystemCalls):
         start_timeout_s: float | None = None,
         **kwargs: object,
     ) -> LoopAddress | None:
-        """Start an actor without a parent and wait until its `init` is done, or time is over.
-
-        Returns:
-            Its address, or None when `init` returned `IGNORE`.
+        """Start an actor without a parent and wait for it, as `LoopSystem.start`.
 
         Raises:
-            StartFailed: `init` raised or stopped, took longer than `start_timeout_s`, or the
-                process was killed.
-            NameTaken: another live actor has the name.
-            SystemShutDown: `shutdown` was called.
+            StartFailed, NameTaken, SystemShutDown: as there; or the process was killed.
             NotPicklable: the class or the arguments cannot be sent to another process.
         """
         start_timeout_s = limit_of(start_timeout_s, "start_timeout_s")
@@ -134,8 +128,7 @@ class HostedSystem(SystemCalls):
         """Send a request and wait for the reply.
 
         Raises:
-            ActorDead: the actor is not there, or ended before it answered.
-            CallTimeout: no reply within `timeout_s`; the work may have been done.
+            ActorDead, CallTimeout: as `LoopSystem.call`.
             NotPicklable: the request or the reply cannot be sent to another process.
         """
         timeout_s = limit_of(timeout_s)
@@ -159,8 +152,7 @@ class HostedSystem(SystemCalls):
         """Make an actor terminate with `reason` and wait until it is gone.
 
         Raises:
-            ActorDead: it is not there, be it gone already or never have been.
-            CallTimeout: it had not ended after `timeout_s`; it still will.
+            ActorDead, CallTimeout: as `LoopSystem.stop`.
         """
         timeout_s = limit_of(timeout_s)
         downs: list[Reason] = []

@@ -305,8 +305,7 @@ def bind_ports(options: ListenerOptions, security: SecurityOptions) -> BoundPort
     """Listen for clients on behalf of a node that is still to start; they wait until it does.
 
     Raises:
-        PortInUse: somebody else has a port.
-        OptionError: host or port are none that this process can have.
+        PortInUse, OptionError: as `check_ports_are_free`.
     """
     bound = BoundPorts()
     try:

@@ -97,7 +97,7 @@ def encode_records(messages: Messages, first_pointer: int, message_max: int) -> 
     The last pointer must not exceed 2^56 - 1.
 
     Raises:
-        InvalidMessage: one is empty or longer than `message_max`, or there is none.
+        InvalidMessage: as `check_sizes`.
     """
     if isinstance(messages, np.ndarray):
         return _encode_rows(messages, first_pointer, message_max)

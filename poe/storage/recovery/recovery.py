@@ -224,8 +224,7 @@ def stored_base(files: Files, path: str) -> int | None:
     """Return the ordinal of the first record of a segment, as its sums tell it; None: they do not.
 
     Raises:
-        FormatNotSupported: a newer version has written them.
-        OSError: as reported by the file layer.
+        FormatNotSupported, OSError: as `read_sums`.
     """
     file = open_maybe(files, path + "_sum")
     if file is None:

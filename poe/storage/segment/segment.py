@@ -526,10 +526,7 @@ class Segment:
         """Read the message that follows a pointer, and its pointer; None when nothing follows.
 
         Raises:
-            PointerOutOfRange: it is no pointer.
-            ReadFailed: the files cannot be opened or read.
-            CorruptRecord: what is stored there is not what was written; its pointer tells from
-                where to go on.
+            PointerOutOfRange, ReadFailed, CorruptRecord: as `read`.
         """
         reader = self._reader_behind(pointer)
         if reader is None:
@@ -874,9 +871,7 @@ class Segment:
         After a sync that failed it stays locked, and the next start looks what is there.
 
         Raises:
-            StorageFull: no room for what waits.
-            WriteFailed: another failure.
-            ReadFailed: the files could not be opened again.
+            StorageFull, WriteFailed, ReadFailed: as `seal`.
         """
         self.seal()
         self.make_durable()

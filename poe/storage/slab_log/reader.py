@@ -45,9 +45,7 @@ class Reader:
             message_max: in slabs without a side file, a longer message is taken for damage.
 
         Raises:
-            OptionError: there is no log.
-            OutOfBounds: the address lies before or behind the log.
-            ReadFailed: the log cannot be read.
+            OptionError, OutOfBounds, ReadFailed: as `seek`.
         """
         self._files = open_log(path)
         self._message_max = message_max
@@ -102,9 +100,7 @@ class Reader:
             limit: messages at most.
 
         Raises:
-            CorruptSlabRecord: the next one is damaged; seek to the `next_address` of the error.
-            OutOfBounds: retention has removed it.
-            ReadFailed: the log cannot be read.
+            CorruptSlabRecord, OutOfBounds, ReadFailed: as `read`.
         """
         messages = list(islice(self._window, limit))
         if messages or limit == 0:
@@ -119,9 +115,7 @@ class Reader:
         """Read up to the end of the log; iterate again, and it goes on with what came since.
 
         Raises:
-            CorruptSlabRecord: the next one is damaged; seek to the `next_address` of the error.
-            OutOfBounds: retention has removed it.
-            ReadFailed: the log cannot be read.
+            CorruptSlabRecord, OutOfBounds, ReadFailed: as `read`.
         """
         yield from self._window
         while self._load() is not None:

@@ -169,11 +169,7 @@ class Writer:
         A matrix of bytes holds one message a row; it is the fastest, then messages of one size.
 
         Raises:
-            MessageTooLarge: one is larger than `message_max`.
-            StorageFull: the buffer is full, and there is no room on the disk for what is in it.
-            WriteFailed: the buffer is full and cannot be written for another reason.
-            SyncFailed: with `fsync`: a sync failed, now or before.
-            LogClosed: the writer is closed.
+            MessageTooLarge, StorageFull, WriteFailed, SyncFailed, LogClosed: as `write`.
         """
         rows = as_rows(messages)
         if rows is not None:
@@ -243,9 +239,7 @@ class Writer:
         """Flush, and let others write; on an error the writer stays open, but after a SyncFailed.
 
         Raises:
-            StorageFull: no room on the disk for what is in the buffer.
-            WriteFailed: it cannot be written for another reason.
-            SyncFailed: a sync failed, now or before.
+            StorageFull, WriteFailed, SyncFailed: as `flush`; or the last sync has failed.
         """
         if self._lock is None:
             return

@@ -189,8 +189,7 @@ class Store:
         Must not be called while segments of the topic are in use.
 
         Raises:
-            TopicFailed: it cannot be read or repaired, as `failed` tells from now on.
-            SegmentLocked: a live program that is not a server of ours writes to it.
+            TopicFailed, SegmentLocked: as `TopicTable.recover`.
         """
         self._floors.lift(topic, self.last_pointer(topic))
         for segment in self.topics.loaded.pop(topic, ()):

@@ -45,10 +45,7 @@ def unlock_segments(files: Files, paths: list[str]) -> None:
     be cut off.
 
     Raises:
-        FormatNotSupported: a newer version has written the folder.
-        ReadFailed: a file cannot be read.
-        StorageFull: no room to repair.
-        WriteFailed: repairing failed for another reason.
+        FormatNotSupported, ReadFailed, StorageFull, WriteFailed: as `repair_segments`.
     """
     with reading(LOCK_FILE):
         meta = StoreMeta(files, os.urandom(16), is_same_boot=is_same_boot(files))
