@@ -110,9 +110,11 @@ class _Publishing(NamedTuple):
 
 
 class _UnderWay(NamedTuple):
-    """An entry that was sent."""
+    """An entry that was sent, or waits for that."""
 
     told: Told
+    reply: str
+    """On which it is acknowledged."""
     alarm: asyncio.TimerHandle
 
 
@@ -148,8 +150,9 @@ class NatsEngine:
         # Of the loop's thread alone.
         self._link: Link | None = None
         self._why = _NOT_REACHED
-        self._unsent: deque[_Publishing] = deque()
         self._under_way: dict[int, _UnderWay] = {}
+        self._unsent: dict[int, _Publishing] = {}
+        """Of those the ones that wait to be sent, in order."""
         self._follows: dict[str, StreamFollow] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._revisions: dict[str, int] = {}
@@ -279,7 +282,7 @@ class NatsEngine:
         return self._counts | {
             "connected": int(self._link is not None),
             "follows": len(self._follows),
-            "under_way": len(self._under_way) + len(self._unsent),
+            "under_way": len(self._under_way),
         }
 
     # ---- the way into the loop ------------------------------------------------------------------
@@ -416,32 +419,34 @@ class NatsEngine:
 
     def _lose(self, why: str) -> None:
         """Tell what became of all that is under way without a connection."""
-        unsent, self._unsent = self._unsent, deque()
-        for each in unsent:
-            self._tell_not(each.told, NotStored(True, _NOT_REACHED))
+        unsent, self._unsent = self._unsent, {}
         under_way, self._under_way = self._under_way, {}
-        for sent in under_way.values():
-            sent.alarm.cancel()
-            self._tell_not(sent.told, NotStored(False, why))
+        for number, each in under_way.items():
+            each.alarm.cancel()
+            is_unsent = number in unsent
+            self._tell_not(each.told, NotStored(is_unsent, _NOT_REACHED if is_unsent else why))
 
     # ---- entries --------------------------------------------------------------------------------
 
     def _send_soon(self, publishing: _Publishing) -> None:
-        if self._link is None:
+        link = self._link
+        if link is None:
             self._tell_not(publishing.told, NotStored(True, self._why))
             return
-        self._unsent.append(publishing)
+        assert self._loop is not None
+        number, reply = link.expect(self._acknowledged)
+        alarm = self._loop.call_later(publishing.deadline_s, self._timed_out, link, number)
+        self._under_way[number] = _UnderWay(publishing.told, reply, alarm)
+        self._unsent[number] = publishing
         self._unsent_event.set()
 
     async def _send(self, link: Link) -> None:
         """Send what there is, one after the other: so it is also stored in that order."""
-        assert self._loop is not None
         while True:
             while self._unsent:
-                each = self._unsent.popleft()
-                number, reply = link.expect(self._acknowledged)
-                alarm = self._loop.call_later(each.deadline_s, self._timed_out, link, number)
-                self._under_way[number] = _UnderWay(each.told, alarm)
+                number = next(iter(self._unsent))
+                each = self._unsent.pop(number)
+                reply = self._under_way[number].reply
                 self._counts["published"] += 1
                 subject = self._names.subject(each.stream)
                 try:
@@ -470,7 +475,8 @@ class NatsEngine:
     def _timed_out(self, link: Link, number: int) -> None:
         self._counts["timed_out"] += 1
         link.forget(number)
-        self._settle(number, NotStored(False, "the engine has not acknowledged it in time"))
+        is_unsent = self._unsent.pop(number, None) is not None
+        self._settle(number, NotStored(is_unsent, "the engine has not acknowledged it in time"))
 
     def _settle(self, number: int, became: Stored | NotStored) -> None:
         sent = self._under_way.pop(number, None)

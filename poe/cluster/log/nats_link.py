@@ -131,9 +131,16 @@ class Link:
     # ---- what is said and heard -----------------------------------------------------------------
 
     async def subscribe(self, subject: str, heard: Heard) -> None:
-        """Hear what is said on a subject, as long as the connection is there."""
+        """Hear what is said on a subject, as long as the connection is there.
+
+        Raises:
+            LinkLost: the connection is gone, or the server does not answer.
+        """
         await self._subscribe(subject, heard)
-        await self._client.flush(_PING_S)
+        try:
+            await self._client.flush(_PING_S)
+        except (Error, OSError, AttributeError) as error:
+            raise LinkLost(self.why) from error
 
     @contextlib.asynccontextmanager
     async def listening(self, heard: Heard) -> AsyncIterator[str]:
@@ -145,10 +152,7 @@ class Link:
             LinkLost: the connection is gone.
         """
         inbox = self._client.new_inbox()
-        try:
-            subscription = await self._subscribe(inbox, heard)
-        except (Error, OSError, AttributeError) as error:
-            raise LinkLost(self.why) from error
+        subscription = await self._subscribe(inbox, heard)
         try:
             yield inbox
         finally:
@@ -157,7 +161,10 @@ class Link:
                 await subscription.unsubscribe()
 
     async def _subscribe(self, subject: str, heard: Heard) -> Subscription:
-        subscription = await self._client.subscribe(subject)
+        try:
+            subscription = await self._client.subscribe(subject)
+        except (Error, OSError, AttributeError) as error:
+            raise LinkLost(self.why) from error
         self._ears[subscription._id] = heard  # noqa: SLF001 - by which the server calls it
         return subscription
 

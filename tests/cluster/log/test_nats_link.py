@@ -1,0 +1,68 @@
+"""Connections to servers that are ill: a few lines that speak for them."""
+
+import pytest
+
+from poe.cluster.log.engine import Connected
+from poe.cluster.log.nats_target import NatsTarget
+from tests.cluster.log.old_server import old_server
+from tests.waiting import wait_until
+
+pytest.importorskip("nats")
+
+from poe.cluster.log import nats_link
+from poe.cluster.log.nats_engine import NatsEngine
+
+PATIENCE_S = 20.0
+
+
+class Fixed:
+    """A server at a url."""
+
+    def __init__(self, url):
+        self.url = url
+
+    def target(self):
+        return NatsTarget((self.url,))
+
+
+@pytest.fixture
+def heard():
+    return []
+
+
+@pytest.fixture
+def start(heard, monkeypatch):
+    """Starts an engine that soon notices that a server says nothing."""
+    monkeypatch.setattr(nats_link, "_PING_S", 0.2)
+    engines = []
+
+    def begin(url):
+        engine = NatsEngine("x", "c", Fixed(url))
+        engines.append(engine)
+        engine.open(heard.append)
+        return engine
+
+    yield begin
+    for engine in engines:
+        engine.close()
+
+
+def answer_some(client, count):
+    """Answer so many pings."""
+    while count > 0 and (content := client.recv(65536)):
+        client.sendall(b"PONG\r\n" * min(count, content.count(b"PING")))
+        count -= content.count(b"PING")
+
+
+def count(heard, kind):
+    return sum(isinstance(each, kind) for each in heard)
+
+
+@pytest.mark.parametrize("pongs", range(5))
+def test_a_server_that_dies_while_it_is_connected_to_is_connected_to_again(start, heard, pongs):
+    def serve(client, number):
+        answer_some(client, 1000 if number else pongs)
+
+    with old_server(serve) as url:
+        start(url)
+        wait_until(lambda: heard and isinstance(heard[-1], Connected), PATIENCE_S)
