@@ -59,7 +59,7 @@ class Link:
     def __init__(self) -> None:
         self.closed = asyncio.Event()
         self.why = "it was closed"
-        self._client = client = Client()
+        self._client = client = _Client(self._end)
         self._ears: dict[int, Heard] = {}
         # What it calls with all that comes. Of nats-py's own way to hand on messages nothing is
         # used: it takes several times as long as all else that is done with an entry.
@@ -101,8 +101,6 @@ class Link:
         await self._client.connect(
             servers=[url],
             error_cb=self._on_error,
-            disconnected_cb=self._on_end,
-            closed_cb=self._on_end,
             name="poe",
             allow_reconnect=False,
             max_reconnect_attempts=1,
@@ -259,6 +257,7 @@ class Link:
         with contextlib.suppress(Exception):
             async with asyncio.timeout(_CLOSE_S):
                 await self._client.close()
+        self._client.abort()
         self._end()
 
     # ---- what nats-py calls ---------------------------------------------------------------------
@@ -271,12 +270,31 @@ class Link:
     async def _on_error(self, error: Exception) -> None:
         self.why = str(error) or type(error).__name__
 
-    async def _on_end(self) -> None:
-        self._end()
-
     def _end(self) -> None:
         self.closed.set()
         self._handlers.clear()
+
+
+class _Client(Client):
+    """Tells at once that a connection is over.
+
+    Of itself nats-py waits before, without an end, until a server has read what was said to it.
+    """
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        super().__init__()
+        self._end = end
+
+    async def _close(self, status: int, do_cbs: bool = True) -> None:  # noqa: FBT001, FBT002 - nats-py's own
+        self._end()
+        with contextlib.suppress(OSError):  # it is over without the rest as well
+            await super()._close(status, do_cbs)
+
+    def abort(self) -> None:
+        """Let go of what the server has not read."""
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is not None:
+            writer.transport.abort()
 
 
 class _QuickParser(Parser):

@@ -1,8 +1,10 @@
 """Connections to servers that are ill: a few lines that speak for them."""
 
+import threading
+
 import pytest
 
-from poe.cluster.log.engine import Connected
+from poe.cluster.log.engine import Connected, Disconnected, NotStored
 from poe.cluster.log.nats_target import NatsTarget
 from tests.cluster.log.old_server import old_server
 from tests.waiting import wait_until
@@ -66,3 +68,23 @@ def test_a_server_that_dies_while_it_is_connected_to_is_connected_to_again(start
     with old_server(serve) as url:
         start(url)
         wait_until(lambda: heard and isinstance(heard[-1], Connected), PATIENCE_S)
+
+
+def test_a_server_that_reads_nothing_any_more_is_given_up(start, heard):
+    ending = threading.Event()
+
+    def serve(client, number):
+        answer_some(client, 1000 if number else 3)
+        ending.wait(PATIENCE_S)
+
+    with old_server(serve) as url:
+        engine = start(url)
+        wait_until(lambda: count(heard, Connected), PATIENCE_S)
+        told = []
+        for number in range(16):
+            engine.publish("s", str(number), bytes(1 << 20), 0.5, told.append)
+        wait_until(lambda: count(heard, Disconnected), PATIENCE_S)
+        wait_until(lambda: count(heard, Connected) == 2, PATIENCE_S)
+        ending.set()
+        wait_until(lambda: len(told) == 16, PATIENCE_S)
+        assert all(isinstance(each, NotStored) for each in told)
