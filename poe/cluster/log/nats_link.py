@@ -11,9 +11,9 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from poe.cluster.log.nats_frames import Frames, Message, status_of
 from poe.cluster.log.nats_target import Login, NatsTarget
@@ -39,6 +39,7 @@ _PING_S: Final = 5
 _NOBODY: Final = b"503"
 
 Heard = Callable[[Message], None]
+_T = TypeVar("_T")
 
 
 class LinkLost(Exception):
@@ -136,7 +137,7 @@ class Link:
         """
         await self._subscribe(subject, heard)
         try:
-            await self._client.flush(_PING_S)
+            await _heeding(self._client.flush(_PING_S))
         except (Error, OSError, AttributeError) as error:
             raise LinkLost(self.why) from error
 
@@ -156,11 +157,11 @@ class Link:
         finally:
             self._ears.pop(subscription._id, None)  # noqa: SLF001 - as below
             with contextlib.suppress(Error, OSError, AttributeError):
-                await subscription.unsubscribe()
+                await _heeding(subscription.unsubscribe())
 
     async def _subscribe(self, subject: str, heard: Heard) -> Subscription:
         try:
-            subscription = await self._client.subscribe(subject)
+            subscription = await _heeding(self._client.subscribe(subject))
         except (Error, OSError, AttributeError) as error:
             raise LinkLost(self.why) from error
         self._ears[subscription._id] = heard  # noqa: SLF001 - by which the server calls it
@@ -190,7 +191,7 @@ class Link:
             TooLarge: it is larger than the engine takes.
         """
         try:
-            await self._client.publish(subject, payload, reply, headers)
+            await _heeding(self._client.publish(subject, payload, reply, headers))
         except MaxPayloadError as error:
             raise TooLarge from error
         except (Error, OSError, AttributeError) as error:
@@ -325,6 +326,17 @@ class _QuickParser(Parser):
                     _hand_on(heard, frame)
         except ValueError as error:
             raise ProtocolError from error
+
+
+async def _heeding(said: Awaitable[_T]) -> _T:
+    """Await something of nats-py, which goes on when it is cancelled while the socket is full."""
+    task = asyncio.current_task()
+    assert task is not None
+    cancelled_count = task.cancelling()
+    result = await said
+    if task.cancelling() > cancelled_count:
+        raise asyncio.CancelledError
+    return result
 
 
 def _hand_on(heard: Heard, message: Message) -> None:

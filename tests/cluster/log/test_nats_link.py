@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from poe.cluster.log.engine import Connected, Disconnected, NotStored
+from poe.cluster.log.engine import Connected, Disconnected, NotStored, Stored
 from poe.cluster.log.nats_target import NatsTarget
 from tests.cluster.log.old_server import old_server
 from tests.waiting import wait_until
@@ -88,3 +88,37 @@ def test_a_server_that_reads_nothing_any_more_is_given_up(start, heard):
         ending.set()
         wait_until(lambda: len(told) == 16, PATIENCE_S)
         assert all(isinstance(each, NotStored) for each in told)
+
+
+def test_what_was_on_its_way_to_a_server_that_read_nothing_is_in_nobodys_way_later(start, heard):
+    """A task that waits for its socket is ended with its connection."""
+
+    def serve(client, number):
+        if number:
+            acknowledge(client)
+        answer_some(client, 3)
+        ending.wait(PATIENCE_S)
+
+    ending = threading.Event()
+    with old_server(serve) as url:
+        engine = start(url)
+        wait_until(lambda: count(heard, Connected), PATIENCE_S)
+        for number in range(16):
+            engine.publish("s", str(number), bytes(1 << 20), 0.5, lambda _: None)
+        wait_until(lambda: count(heard, Connected) == 2, PATIENCE_S)
+        for number in range(50):
+            told = []
+            engine.publish("s", f"later {number}", b"x", 5.0, told.append)
+            wait_until(lambda told=told: told, PATIENCE_S)
+            assert told == [Stored(1)]
+        ending.set()
+
+
+def acknowledge(client):
+    """Answer pings, and say of all entries that they are stored."""
+    for line in client.makefile("rb"):
+        match line.split():
+            case [b"PING"]:
+                client.sendall(b"PONG\r\n")
+            case [b"HPUB", _, reply, *_]:
+                client.sendall(b'MSG %s 1 9\r\n{"seq":1}\r\n' % reply)
