@@ -122,3 +122,26 @@ def acknowledge(client):
                 client.sendall(b"PONG\r\n")
             case [b"HPUB", _, reply, *_]:
                 client.sendall(b'MSG %s 1 9\r\n{"seq":1}\r\n' % reply)
+
+
+def test_an_entry_that_waits_behind_others_is_told_in_time_and_surely_not_stored(heard):
+    def serve(client, number):
+        answer_some(client, 3)
+        ending.wait(PATIENCE_S)
+
+    ending = threading.Event()
+    with old_server(serve) as url:
+        engine = NatsEngine("x", "c", Fixed(url))
+        engine.open(heard.append)
+        try:
+            wait_until(lambda: count(heard, Connected), PATIENCE_S)
+            told = []
+            for number in range(16):
+                engine.publish("s", str(number), bytes(1 << 20), 0.5, told.append)
+            wait_until(lambda: len(told) == 16, 4.0)
+            assert not count(heard, Disconnected)
+            assert [each.is_sure for each in told].count(True) > 8
+            assert engine.metrics()["under_way"] == 0
+        finally:
+            ending.set()
+            engine.close()
