@@ -14,6 +14,8 @@ _END: Final = b"\r\n"
 _END_BYTES: Final = 2
 _LINE_MAX_BYTES: Final = 1 << 20
 """A line that is longer is none: INFO may name thousands of servers."""
+_SIZE_MAX_BYTES: Final = 65 << 20
+"""No server can be told to take messages of more than 64 MiB."""
 _MESSAGE: Final = b"MSG"
 _WITH_HEADERS: Final = b"HMSG"
 _MESSAGE_WORDS: Final = 5
@@ -67,7 +69,7 @@ class Frames:
                     at = start
                     yield line
                     continue
-                stop = start + int(words[-1])
+                stop = start + _size_of(words[-1])
                 if stop + _END_BYTES > size:
                     self._needed = stop + _END_BYTES - at
                     break
@@ -97,6 +99,14 @@ def _message(words: list[bytes], content: bytes, start: int, stop: int) -> Messa
     reply = words[3] if len(words) == _HEADERS_WORDS else b""
     middle = start + int(words[-2])
     return Message(int(words[2]), words[1], reply, content[start:middle], content[middle:stop])
+
+
+def _size_of(word: bytes) -> int:
+    size = int(word)
+    if not 0 <= size <= _SIZE_MAX_BYTES:
+        msg = f"no message has {size} bytes"
+        raise ValueError(msg)
+    return size
 
 
 def _check_line(size: int) -> None:

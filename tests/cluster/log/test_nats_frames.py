@@ -1,5 +1,7 @@
 """What a server of NATS sends comes out as it went in, however it is cut."""
 
+from itertools import islice
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,6 +54,14 @@ def test_what_was_not_taken_is_there_at_the_next_time():
 def test_what_is_nothing_of_the_protocol_is_told(content):
     with pytest.raises(ValueError, match="invalid literal"):
         list(Frames().feed(content))
+
+
+@pytest.mark.parametrize("size", [-1, -12, -100, 1 << 40])
+@pytest.mark.parametrize("head", [b"MSG a 1", b"HMSG a 1 0"])
+def test_a_size_that_no_message_has_is_told_and_not_waited_for(head, size):
+    with pytest.raises(ValueError, match="no message has"):
+        # As many as would be there in vain, where it goes back to where it was.
+        list(islice(Frames().feed(b"%s %d\r\nhi\r\n" % (head, size)), 10))
 
 
 def test_a_line_without_an_end_does_not_fill_the_memory():
