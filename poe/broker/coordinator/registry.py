@@ -341,7 +341,10 @@ class GroupRegistry(GenServer):
         route = self._parts.routes.get(self._log)
         if route is None or not route.bounds:
             return
-        first = min((each.first_pointer for each in self._groups.values()), default=POINTER_MAX)
+        # Without groups all that is there now: of the cluster's log it may be deleted later, when
+        # there are others, which another node has made.
+        end = route.bounds[-1] + 1
+        first = min((each.first_pointer for each in self._groups.values()), default=end)
         if first > route.bounds[0]:
             await self._let_go(first - 1)
         elif len(route.bounds) > _LOG_SEGMENTS:

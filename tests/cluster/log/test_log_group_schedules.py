@@ -88,6 +88,11 @@ class GroupNodes(Nodes):
         )
         return told["groups"]["node"]
 
+    @property
+    def groups(self):
+        """The stream of what is known of groups, which was made last."""
+        return list(self.log.streams.values())[-1]
+
     def kill(self, name):
         node = self.nodes[name]
         node.die(node.disk.kill)
@@ -418,3 +423,26 @@ def test_without_a_majority_a_member_of_who_knows_what_is_told_soon_to_join_anew
     assert isinstance(told, PoeError)
     lease = nodes.asked("c", partial(_leased, request=LeaseRequest("q", ME, 1, 100)), 4.0)
     assert isinstance(lease, PoeError)
+
+
+def test_what_who_coordinated_wanted_gone_takes_no_group_with_it_that_was_made_since():
+    """Of the log of groups, of which it knew none any more."""
+    nodes = GroupNodes(count_limit=3)
+    pointers = nodes.put_some("a", 3)
+    generation = nodes.join("a")
+    for at in range(3):
+        nodes.commit("a", generation, pointers[at])
+    for _ in range(8):
+        nodes.position("a")
+        nodes.pass_time(2.5)
+    [stream] = [name for name in nodes.log.streams if nodes.log.streams[name] is nodes.groups]
+    nodes.control("a", "group_delete", group="g", force=True)
+    nodes.log.may = lambda lane: lane != ("a", "publish", stream)
+    nodes.pass_time(31.0)
+    nodes.log.pause("a")
+    nodes.commit("b", nodes.join("b"), pointers[1])
+    nodes.log.may = None
+    nodes.log.resume("a")
+    nodes.pass_time(5.0)
+    nodes.kill("b")
+    assert nodes.position("c") == pointers[1]
