@@ -49,6 +49,8 @@ _FAMILY: Final = PINNED_PREFIX + b"groups"
 """One that is known however long nothing is put."""
 assert len(_FAMILY) == FAMILY_BYTES
 _CONFIRM_S: Final = 10.0
+_STUCK_S: Final = 15.0
+"""Longer than the election of a leader takes."""
 _RETRY_S: Final = 0.2
 _BATCH_COUNT: Final = 1000
 _BATCH_BYTES: Final = 4 * 1024 * 1024
@@ -59,14 +61,23 @@ _OVER: Final = (ProducerFenced, SequenceGap, RepeatedPut)
 class Fence:
     """What a node knows of its claim; the writer changes it, any actor of the node looks."""
 
-    __slots__ = ("confirmed_s", "epoch", "is_over")
+    __slots__ = ("begun_s", "confirmed_s", "epoch", "is_over")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.confirmed_s = float("-inf")
         """When the last put was begun that was stored under this claim."""
+        self.begun_s = float("inf")
+        """When the put was begun that is under way; infinite: none is."""
         self.is_over = False
         """Whether another one is known to hold."""
+
+    def is_stuck(self, now_s: float) -> bool:
+        """Return whether it is better that another node coordinates: this one can write nothing.
+
+        Its copy of the log may stand still, for want of room, while those of others go on.
+        """
+        return now_s - self.begun_s > _STUCK_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +199,14 @@ class FencedWriter(GenServer):
             if self._under_way and size_bytes > _BATCH_BYTES:
                 break
             self._under_way.append(self._waiting.popleft())
+        self._fence.begun_s = self.monotonic_s()
         self.cast(self._putter, _Batch(self._number, [each for each, _ in self._under_way]))
 
     def _stored(self, pointer: int, began_s: float) -> None:
         if self._fence.is_over:
             return  # nobody waits for it any more
         self._number += 1
-        self._fence.confirmed_s = began_s
+        self._fence.confirmed_s, self._fence.begun_s = began_s, float("inf")
         self._is_confirming = False
         stored, self._under_way = self._under_way, []
         first = pointer - len(stored) + 1
@@ -206,6 +218,7 @@ class FencedWriter(GenServer):
     def _refused(self, error: PoeError) -> None:
         """Tell that a batch can never be put; its number is that of the next one."""
         refused, self._under_way = self._under_way, []
+        self._fence.begun_s = float("inf")
         self._is_confirming = False
         for _, caller in refused:
             if caller is not None:

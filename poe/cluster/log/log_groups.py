@@ -311,6 +311,11 @@ class LogGroups(GenServer):
 
     # ---- other nodes ----------------------------------------------------------------------------
 
+    @property
+    def _is_stuck(self) -> bool:
+        """Whether another node had better coordinate, which then claims."""
+        return self._own is not None and self._own[0].is_stuck(self.monotonic_s())
+
     async def _take_question(self, asked: PeerQuestion) -> None:
         """Answer another node, by an actor of its own where it is of a group."""
         try:
@@ -318,7 +323,7 @@ class LogGroups(GenServer):
         except RemoteProtocolError as error:
             asked.answer(ErrorReply.from_error(error).encode())
             return
-        if self._table.here is None:
+        if self._table.here is None or self._is_stuck:
             if self._claim is not None and self._claim.node == self._parts.me:
                 self._try_to_claim()
             asked.answer(NOT_HERE)

@@ -1,5 +1,7 @@
 """Who coordinates the groups of replicated topics is lost, comes back, and is believed no more."""
 
+import contextlib
+import errno
 from functools import partial
 
 import pytest
@@ -445,4 +447,16 @@ def test_what_who_coordinated_wanted_gone_takes_no_group_with_it_that_was_made_s
     nodes.log.resume("a")
     nodes.pass_time(5.0)
     nodes.kill("b")
+    assert nodes.position("c") == pointers[1]
+
+
+def test_who_coordinates_with_a_full_disk_is_replaced(nodes):
+    pointers = nodes.put_some("a", 3)
+    nodes.commit("a", nodes.join("a"), pointers[0])
+    nodes.nodes["a"].disk.failing.fail(0, errno.ENOSPC, is_for_ever=True)
+    for _ in range(10):
+        with contextlib.suppress(PoeError):
+            nodes.commit("b", nodes.join("b"), pointers[1])
+            break
+    assert nodes.coordinator("c") == "b"
     assert nodes.position("c") == pointers[1]
