@@ -499,6 +499,8 @@ class Logs(GenServer):
             await self._install(record)
         elif before is None:
             await self._remove_old(record.description.name)
+            # Who was about to do so may have ended, and all others with it.
+            self._delete_streams(record.streams().values())
         self._done[changed.key] = changed.revision
 
     async def _install(self, record: LogRecord) -> None:

@@ -87,6 +87,8 @@ RETRY_LAST_S: Final = 2.0
 _FAR_S: Final = 0.5
 """Until another server is asked for what this one has not answered."""
 _CLOSE_S: Final = 5.0
+_DELETES_MAX: Final = 8
+"""Streams that are deleted at a time: a node that starts does so of all that ever were deleted."""
 _ID: Final = "Nats-Msg-Id"
 _ID_BYTES: Final = 16
 _REVISION: Final = "Nats-Expected-Last-Subject-Sequence"
@@ -180,6 +182,7 @@ class NatsEngine:
         self._hear = hear
         # Each belongs to the first loop in which somebody waits for it.
         self._catching_up = asyncio.Semaphore(CATCHING_UP_MAX)
+        self._deleting = asyncio.Semaphore(_DELETES_MAX)
         self._unsent_event = asyncio.Event()
         loop = self._given_loop
         if loop is None:
@@ -600,7 +603,8 @@ class NatsEngine:
         return min(sum(nodes.values()), replicas - 1)
 
     async def _delete(self, stream: str) -> None:
-        answer = await self._api(DELETE + self._names.stream(stream), None, stream)
+        async with self._deleting:
+            answer = await self._api(DELETE + self._names.stream(stream), None, stream)
         if error_code(answer) == STREAM_NOT_FOUND:
             return
         check_answer(answer, f"to delete stream {stream!r}")

@@ -381,6 +381,23 @@ def test_the_stream_of_a_deleted_topic_goes_though_the_engine_could_not_do_it_at
     assert not nodes.log.streams
 
 
+def test_the_stream_of_a_deleted_topic_goes_though_all_nodes_end_before_the_engine_could_do_it():
+    nodes = Nodes()
+    revision = nodes.log.revision
+    nodes.ask("a", partial(control, op="delete", arguments={"topic": b"t"}))
+    nodes.steps_until(lambda: nodes.log.revision > revision)
+    nodes.log.begin_election()
+    nodes.pass_time(3.0)
+    for node in nodes.running:
+        assert not node.knows("t")
+        node.die(node.disk.kill)
+    nodes.log.end_election()
+    for node in nodes.nodes.values():
+        nodes.start(node)
+    nodes.pass_time(8.0)
+    assert not nodes.log.streams
+
+
 def test_a_node_that_hears_of_the_past_deletes_no_stream_of_what_there_is_now():
     nodes = Nodes()
     [key] = [each for each in nodes.log.catalog if not each.startswith("node-")]
