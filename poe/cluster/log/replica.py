@@ -428,6 +428,8 @@ class Replica(GenServer):
         self._is_whole = True
         self._be(State.FOLLOWING, "")
         self._parts.engine.follow(self._parts.stream, self._place, self._follow_id)
+        # From now on, or it would be ahead without a bound until the first of it is stored.
+        self._parts.engine.taken(self._parts.stream, self._follow_id, self._place)
 
     async def _ensure(self, first_us: int | None) -> CopyWriter | None:
         found: CopyWriter | None = await self.call(

@@ -20,6 +20,7 @@ from poe.errors import (
 )
 from poe.protocol import PutId
 from poe.storage import SegmentOptions, Store
+from poe.testing.simulated_log import SimulatedEngine
 from tests.cluster.log.scheduled import Nodes
 from torture.layers.simulated_disk import SimulatedDisk
 
@@ -458,3 +459,25 @@ def test_of_topics_that_were_made_at_once_only_the_streams_of_one_stay():
     assert len(nodes.log.streams) == 1 + 4
     topics = nodes.asked("b", describe)["topics"]
     assert sorted(each["state"] for each in topics.values()) == ["following"] * (1 + 4)
+
+
+def test_the_engine_is_held_to_what_a_replica_has_taken_from_the_begin(monkeypatch):
+    """Else it reads all that there is into memory, while the first of it is stored."""
+    nodes = Nodes()
+    nodes.asked("a", partial(put, b"x"))
+    node = nodes.nodes["c"]
+    node.leave()
+    said = []
+
+    def follow(_, *told):
+        said.append(("follow", *told))
+
+    def taken(_, stream, follow_id, place):
+        said.append(("taken", stream, place, follow_id))
+
+    monkeypatch.setattr(SimulatedEngine, "follow", follow)
+    monkeypatch.setattr(SimulatedEngine, "taken", taken)
+    nodes.start(node)
+    nodes.pass_time(3.0)
+    (_, *followed), (_, *held) = said
+    assert followed == held
