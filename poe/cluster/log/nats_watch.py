@@ -11,7 +11,7 @@ from typing import Final
 from poe.actors import GenServer
 from poe.cluster.log.nats_link import Link, LinkLost, NoResponders
 from poe.cluster.log.nats_target import FindTarget, NatsTarget
-from poe.errors import ActorError, PoeError
+from poe.errors import ChildStartFailed
 from poe.supervision import restart_child, terminate_child
 
 logger = logging.getLogger("poe.cluster")
@@ -28,6 +28,8 @@ class NatsWatch(GenServer):
         """Begin; `child` of `supervisor` runs the server."""
         self._servers = servers
         self._place = supervisor, child
+        self._is_ended = False
+        """Whether it was ended, and is still to be started."""
         self.send_after(LOOK_S, _LOOK)
 
     async def handle_info(self, message: object) -> None:
@@ -39,12 +41,20 @@ class NatsWatch(GenServer):
         if target is not None and await self.run_blocking(_is_disabled, target):
             logger.error("the engine of the replicated log stores nothing any more: its disk was "
                          "full, or fails; it is started anew")  # fmt: skip
-            try:
-                await terminate_child(self, *self._place)
-                await restart_child(self, *self._place)
-            except (PoeError, ActorError) as error:  # it has ended by itself, and is started
-                logger.info("the engine was not started anew: %s", error)
+            await terminate_child(self, *self._place)
+            self._is_ended = True
+        if self._is_ended:
+            await self._start()
         self.send_after(LOOK_S, _LOOK)
+
+    async def _start(self) -> None:
+        """Start what was ended; its supervisor does not where it fails to start."""
+        try:
+            await restart_child(self, *self._place)
+        except ChildStartFailed as error:
+            logger.error("the engine of the replicated log does not start: %s", error)
+        else:
+            self._is_ended = False
 
 
 def _is_disabled(target: NatsTarget) -> bool:
