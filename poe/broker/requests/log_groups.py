@@ -356,34 +356,46 @@ async def lease_of_log(handler: RequestHandler, request: LeaseRequest) -> Any:  
         GroupError, NoQuorum, CallTimeout, NotAuthorized: as `ask_log_groups`.
         PoeError: this node's copy cannot be read; somebody else gets the messages.
     """
-    routes = handler.routes
-    lost: tuple[int, ...] = ()
-    asked, left_s = request, min(request.wait_s, WAIT_MAX_S)
-    while True:
-        asked = asked._replace(wait_s=min(left_s, WAIT_SLICE_S))
-        answered = await _ask(handler, _lease_question(asked), asked.wait_s)
-        if answered is None:
-            return None
-        lease: Lease = answered.result
-        lost = lost or lease.lost
-        if lease.id or left_s <= WAIT_SLICE_S or not handler.is_wanted:
-            break
-        left_s -= WAIT_SLICE_S
-        asked = asked._replace(done=(), failed=())  # they are told
-    if not lease.id:
-        return lease._replace(lost=lost), None
-    refusal = first_refusal(handler.permissions, lease_needs(request, routes.topics_of_group))
+    lease = await _poll(handler, request)
+    if lease is None or not lease.id:
+        return None if lease is None else (lease, None)
+    needs = lease_needs(request, handler.routes.topics_of_group)
+    refusal = first_refusal(handler.permissions, needs)
     found, failure = None, refusal
     if refusal is None and handler.is_wanted:
         try:
-            found = await _find(handler, lease, asked)
+            found = await _find(handler, lease, request)
         except PoeError as error:
             failure = error
     if found is None:
         await _ask(handler, release_question(request.group, request.member, lease), 0.0)
     if failure is not None:
         raise failure
-    return (lease if found is not None else Lease())._replace(lost=lost), found
+    return lease if found is not None else Lease()._replace(lost=lease.lost), found
+
+
+async def _poll(handler: RequestHandler, request: LeaseRequest) -> Lease | None:
+    """Ask for a lease, for a while each time: who coordinates may be another one by then."""
+    asked, left_s = request, min(request.wait_s, WAIT_MAX_S)
+    lost: tuple[int, ...] = ()
+    is_told = False
+    """Whether who coordinates has heard what became of messages."""
+    while True:
+        asked = asked._replace(wait_s=min(left_s, WAIT_SLICE_S))
+        try:
+            answered = await _ask(handler, _lease_question(asked), asked.wait_s)
+        except PoeError:
+            if not is_told:
+                raise
+            return Lease()._replace(lost=lost)  # who asks next is told, too
+        if answered is None:
+            return None
+        lease: Lease = answered.result
+        lost = lost or lease.lost
+        if lease.id or left_s <= WAIT_SLICE_S or not handler.is_wanted:
+            return lease._replace(lost=lost)
+        left_s -= WAIT_SLICE_S
+        asked, is_told = asked._replace(done=(), failed=()), True
 
 
 async def _find(handler: RequestHandler, lease: Lease, asked: LeaseRequest) -> Any:  # noqa: ANN401

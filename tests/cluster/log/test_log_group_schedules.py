@@ -460,3 +460,20 @@ def test_who_coordinates_with_a_full_disk_is_replaced(nodes):
             break
     assert nodes.coordinator("c") == "b"
     assert nodes.position("c") == pointers[1]
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_who_said_what_is_done_and_waits_for_more_hears_of_no_trouble_then(nodes, is_killed):
+    """It would say so again, and hear that it was too late."""
+    nodes.put_some("a", 1)
+    nodes.join("a", mode="shared")
+    lease, _ = nodes.lease("b", wait_s=5.0)
+    told = nodes.begin_lease("b", 1, done=[Done(lease.id)], wait_s=20.0)
+    nodes.pass_time(3.0)
+    if is_killed:
+        nodes.kill("a")
+    else:
+        nodes.log.cut("b")
+    nodes.pass_time(40.0)
+    [(nothing, messages)] = told
+    assert (nothing.id, nothing.lost, messages) == (0, (), [])
