@@ -61,12 +61,14 @@ _OVER: Final = (ProducerFenced, SequenceGap, RepeatedPut)
 class Fence:
     """What a node knows of its claim; the writer changes it, any actor of the node looks."""
 
-    __slots__ = ("begun_s", "confirmed_s", "epoch", "is_over")
+    __slots__ = ("begun_s", "confirmed_s", "epoch", "is_alone", "is_over")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.confirmed_s = float("-inf")
         """When the last put was begun that was stored under this claim."""
+        self.is_alone = False
+        """Whether whoever coordinated before answers no more."""
         self.begun_s = float("inf")
         """When the put was begun that is under way; infinite: none is."""
         self.is_over = False

@@ -14,7 +14,13 @@ from weakref import proxy
 
 from poe.actors import ActorRef, Call, Error, GenServer
 from poe.broker.appendix.message import GetRange, ReleaseWaiting
-from poe.broker.coordinator.fenced_log import FENCED_WRITER, Append, Confirm, Fence
+from poe.broker.coordinator.fenced_log import (
+    FENCED_WRITER,
+    HANDOVER_S,
+    Append,
+    Confirm,
+    Fence,
+)
 from poe.broker.coordinator.group import SnapshotTaken
 from poe.broker.coordinator.group_floors import GroupFloors
 from poe.broker.coordinator.group_log import GROUPS_TOPIC, Entry, GroupHistory, Kind, encode
@@ -87,8 +93,6 @@ class GroupParts:
     """Of the groups of replicated topics; None: they are this node's own."""
     topics_max: int = RegistryOptions().topics_max
     """Topics in all, and as many for which something may wait."""
-    handover_s: float = 0.0
-    """For how long the node that coordinated before may still answer."""
 
 
 class GroupRegistry(GenServer):
@@ -296,8 +300,12 @@ class GroupRegistry(GenServer):
         Raises:
             NoQuorum: another node coordinates.
         """
+        fence = self._parts.fence
+        assert fence is not None
         await self.call(FENCED_WRITER, Confirm(), timeout_s=None)
-        await self.sleep(self._parts.handover_s)
+        if not fence.is_alone:
+            await self.sleep(HANDOVER_S)
+            fence.is_alone = True
 
     async def _read_log(self, pointer: int, only: str | None = None) -> dict[str, GroupHistory]:
         """Return what the log tells from behind a pointer on, of all groups or of one."""

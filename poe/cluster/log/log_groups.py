@@ -16,7 +16,7 @@ from weakref import proxy
 
 from poe.actors import NO_REPLY, ActorRef, Call, GenServer, Mailslot, Stop
 from poe.actors import Down as ActorDown
-from poe.broker.coordinator.fenced_log import FENCED_WRITER, HANDOVER_S, End, Fence, Fenced
+from poe.broker.coordinator.fenced_log import FENCED_WRITER, End, Fence, Fenced
 from poe.broker.coordinator.group_floors import GroupFloors
 from poe.broker.coordinator.log_coordination import Coordination, coordination
 from poe.broker.coordinator.registry import GroupParts
@@ -122,10 +122,8 @@ class LogGroups(GenServer):
         self._not_before_s = 0.0
         self._own: tuple[Fence, ActorRef] | None = None
         """Under what this node coordinates, and who does it."""
-        self._last_epoch = 0
-        """Of the last claim under which this life has coordinated, or tried to."""
-        self._alone_from_s = float("-inf")
-        """From then on nobody answers under an older claim than those of this life."""
+        self._last: Fence | None = None
+        """Under which this life has coordinated last, or tried to."""
         self._heard_s = self.monotonic_s()
         """When whoever coordinates was last heard of, or began to."""
         self._asked_s = float("-inf")
@@ -265,14 +263,13 @@ class LogGroups(GenServer):
     async def _begin(self, claim: Claim, before: Claim | None) -> None:
         """Coordinate, under a claim that nobody has had before."""
         fence = Fence(claim.revision)
-        now_s = self.monotonic_s()
         # A claim of this node that this life has not coordinated under says nothing of who did so.
-        if before is not None and before.revision != self._last_epoch:
-            self._alone_from_s = now_s + HANDOVER_S
-        self._last_epoch = claim.revision
+        last, self._last = self._last, fence
+        fence.is_alone = before is None or (
+            last is not None and last.epoch == before.revision and last.is_alone
+        )
         floors = GroupFloors(self._parts.groups.routes)
-        handover_s = max(0.0, self._alone_from_s - now_s)
-        groups = replace(self._parts.groups, floors=floors, fence=fence, handover_s=handover_s)
+        groups = replace(self._parts.groups, floors=floors, fence=fence)
         try:
             ref = await start_dynamic_child(
                 self, COORDINATION_SUP, *coordination(groups, self._parts.me)

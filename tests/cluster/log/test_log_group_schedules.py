@@ -477,3 +477,42 @@ def test_who_said_what_is_done_and_waits_for_more_hears_of_no_trouble_then(nodes
     nodes.pass_time(40.0)
     [(nothing, messages)] = told
     assert (nothing.id, nothing.lost, messages) == (0, (), [])
+
+
+def test_who_begins_anew_soon_after_its_first_put_waits_for_who_coordinated_before(nodes):
+    pointers = nodes.put_some("a", 5)
+    nodes.commit("b", nodes.join("b"), pointers[1])
+    assert nodes.coordinator("a") == "b"
+    [stream] = [name for name, each in nodes.log.streams.items() if each is nodes.groups]
+
+    def hold_up(*lanes):
+        nodes.log.may = lambda lane: lane not in {("b", "event", ""), *lanes}
+
+    def wait(is_so, seconds=0.005):
+        for _ in range(1000):
+            nodes.begin("b", "group_positions", group="g", member=ME)  # it goes on to answer
+            nodes.pass_time(seconds)
+            if is_so():
+                return
+        pytest.fail("it never came to that")
+
+    hold_up(("a", "publish", stream))
+    nodes.log.hazards = Hazards(lose_ask=1.0)
+    joined = nodes.begin(
+        "a", "group_join", group="g", member=YOU, mode="ordered", topics=[b"t"], options={}
+    )
+    claimed = nodes.log.catalog[CLAIM_KEY]
+    wait(lambda: nodes.log.catalog[CLAIM_KEY] != claimed, 0.05)
+    until_s = nodes.now_s + 3.0
+    wait(lambda: nodes.now_s > until_s, 0.05)
+    place = nodes.groups.last_place
+    hold_up(("b", "publish", stream))
+    wait(lambda: nodes.groups.last_place > place)
+    nodes.nodes["a"].kill_actor("log_groups_writer")
+    wait(lambda: joined)
+    told = nodes.committed(joined[0]["generation"], pointers[3], YOU)
+    committed = nodes.begin("a", "group_commit", **told)
+    wait(lambda: committed)
+    late = nodes.begin("b", "group_positions", group="g", member=ME)
+    nodes.pass_time(0.005)
+    assert not [each for each in late if isinstance(each, dict) and each[b"t"][0] != pointers[3]]
