@@ -120,6 +120,13 @@ class EngineState(NamedTuple):
     """By name, each node whose engine belongs to the cluster, and whether it is reached."""
     size_bytes: int
     """What it has on this node's disk."""
+    answering: Mapping[str, bool] | None = None
+    """The nodes that answer, where engines are called otherwise than nodes are."""
+
+    @property
+    def peers(self) -> Mapping[str, bool]:
+        """Return, by name, each node that may be asked, and whether it is reached."""
+        return self.nodes if self.answering is None else self.answering
 
 
 class LogEngine(Protocol):

@@ -109,13 +109,13 @@ class Fetching:
         """Return what the copies of all other nodes hold, by node, or why that is not known."""
         engine = self._parts.engine
         state: EngineState = await self._ask(partial(engine.state, _STATE_S))
-        others = sorted(state.nodes.keys() - {self._parts.me})
+        others = sorted(state.peers.keys() - {self._parts.me})
         question = DescribeCopy(self._parts.stream)
         # All at once: one that does not answer has nobody wait for the others.
         asked = {
             node: self._begin_to_ask(node, question, _DESCRIBE_S)
             for node in others
-            if state.nodes[node]
+            if state.peers[node]
         }
         told: dict[str, CopyDescription | str] = dict.fromkeys(others, "it is not reached")
         for node, answer in asked.items():

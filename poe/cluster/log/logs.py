@@ -375,7 +375,7 @@ class Logs(GenServer):
             TopicExists: one that is reached has.
         """
         payload = encode_question(HasTopic(topic.hex()))
-        for name, is_there in sorted(state.nodes.items()):
+        for name, is_there in sorted(state.peers.items()):
             if not is_there or name == self._parts.me:
                 continue
             answer = await self._ask(partial(self._engine.ask, name, payload, KNOWN_S))
@@ -415,7 +415,7 @@ class Logs(GenServer):
         Who makes a topic at one node and puts onto it at another one finds it there.
         """
         state: EngineState = await self._ask(partial(self._engine.state, LOOK_S))
-        waiting = [name for name, there in state.nodes.items() if there and name != self._parts.me]
+        waiting = [name for name, there in state.peers.items() if there and name != self._parts.me]
         until_s = self.monotonic_s() + KNOWN_S
         payload = encode_question(question)
         while waiting and self.monotonic_s() < until_s:

@@ -46,3 +46,8 @@ class Names:
     def node(self, node: str) -> str:
         """Return the subject on which a node is asked; its name may have any characters."""
         return f"poe.{self.prefix}.node.{node.encode().hex()}"
+
+    @property
+    def all_nodes(self) -> str:
+        """The subject on which each node says what it is called."""
+        return f"poe.{self.prefix}.nodes"

@@ -408,6 +408,7 @@ class NatsEngine:
         try:
             _check_fit(link)
             await link.subscribe(self._names.node(self._name), self._hear_ask)
+            await link.subscribe(self._names.all_nodes, self._hear_roll)
         except BaseException:
             await link.close()
             raise
@@ -705,6 +706,9 @@ class NatsEngine:
         self._counts["asks_heard"] += 1
         self._hear(PeerAsked(message.payload, partial(self._answer_ask, message.reply.decode())))
 
+    def _hear_roll(self, message: Message) -> None:
+        self._send_answer(message.reply.decode(), self._name.encode())
+
     def _answer_ask(self, reply: str, answer: bytes) -> None:
         if reply:
             self._do(partial(self._send_answer, reply, answer))
@@ -750,13 +754,18 @@ class NatsEngine:
         answer = await self._api(INFO + name, None, _ENGINE, deadline_s)
         cluster = answer.get("cluster") or {}
         leader = str(cluster.get("leader", ""))
-        nodes = {str(each["name"]): is_reached(each) for each in cluster.get("replicas", ())}
+        servers = {str(each["name"]): is_reached(each) for each in cluster.get("replicas", ())}
         used = await self._api("$JS.API.INFO", None, _ENGINE, deadline_s)
+        try:
+            nodes = await link.ask_all(self._names.all_nodes, min(_FAR_S, deadline_s))
+        except LinkLost as error:
+            raise NoQuorum(_ENGINE) from error
         return EngineState(
             str(link.info.get("version", "")),
             leader,
-            nodes | ({leader: True} if leader else {}),
+            servers | ({leader: True} if leader else {}),
             int(used.get("storage", 0)),
+            {each.decode(errors="replace"): True for each in nodes},
         )
 
     async def _lead(self, stream: str, node: str) -> None:

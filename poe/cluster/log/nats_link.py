@@ -236,6 +236,26 @@ class Link:
             answer.cancel()
             self.forget(number)
 
+    async def ask_all(self, subject: str, wait_s: float) -> list[bytes]:
+        """Say nothing to all who listen, and return what they answer within a time.
+
+        Raises:
+            LinkLost: the connection is gone.
+        """
+        answers: list[bytes] = []
+
+        def take(message: Message) -> None:
+            if not status_of(message.headers):
+                answers.append(message.payload)
+
+        number, reply = self.expect(take)
+        try:
+            await self.publish(subject, b"", reply)
+            await asyncio.sleep(wait_s)
+        finally:
+            self.forget(number)
+        return answers
+
     async def ask(self, subject: str, question: Any, deadline_s: float) -> dict[str, Any]:  # noqa: ANN401 - JSON
         """Do the same in JSON.
 

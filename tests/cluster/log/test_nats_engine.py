@@ -598,6 +598,32 @@ def test_servers_of_somebody_elses_are_used_by_their_urls(start_engines, tmp_pat
         node.close()
 
 
+def test_nodes_that_use_servers_of_somebody_elses_find_each_other(start_engines, tmp_path):
+    engines = start_engines()
+    credentials = tmp_path / "credentials"
+    credentials.write_text(f"poe:{engines['a'].server.secret}")
+    target = engines["a"].server.target()
+    assert target is not None
+    options = ClusterOptions(
+        cluster="other", log_engine=target.urls[0], log_credentials=credentials
+    )  # fmt: skip
+    nodes = [
+        EngineNode(options, tmp_path / name, name, OutsideServers(options)) for name in ("y", "z")
+    ]
+    try:
+        for node in nodes:
+            node.open()
+            node.wait_connected()
+        wait_until(lambda: set(known_nodes(nodes[0])) == {"a", "b", "c"}, PATIENCE_S)
+        assert nodes[0].state().peers == {"y": True, "z": True}
+        nodes[1].close()
+        assert nodes[0].state().peers == {"y": True}
+    finally:
+        for node in nodes:
+            node.close()
+    assert engines["a"].state().peers == {"a": True, "b": True, "c": True}
+
+
 @pytest.mark.parametrize("is_known", [True, False], ids=["with", "without a certificate"])
 def test_servers_with_tls_are_used_with_the_certificate_of_the_node(
     nats_program, tmp_path, is_known

@@ -15,6 +15,8 @@ from poe.cluster.log import nats_link
 from poe.cluster.log.nats_engine import NatsEngine
 
 PATIENCE_S = 20.0
+PINGS = 4
+"""So many of them are sent until an engine is connected."""
 
 
 class Fixed:
@@ -60,7 +62,7 @@ def count(heard, kind):
     return sum(isinstance(each, kind) for each in heard)
 
 
-@pytest.mark.parametrize("pongs", range(5))
+@pytest.mark.parametrize("pongs", range(PINGS + 2))
 def test_a_server_that_dies_while_it_is_connected_to_is_connected_to_again(start, heard, pongs):
     def serve(client, number):
         answer_some(client, 1000 if number else pongs)
@@ -74,7 +76,7 @@ def test_a_server_that_reads_nothing_any_more_is_given_up(start, heard):
     ending = threading.Event()
 
     def serve(client, number):
-        answer_some(client, 1000 if number else 3)
+        answer_some(client, 1000 if number else PINGS)
         ending.wait(PATIENCE_S)
 
     with old_server(serve) as url:
@@ -96,7 +98,7 @@ def test_what_was_on_its_way_to_a_server_that_read_nothing_is_in_nobodys_way_lat
     def serve(client, number):
         if number:
             acknowledge(client)
-        answer_some(client, 3)
+        answer_some(client, PINGS)
         ending.wait(PATIENCE_S)
 
     ending = threading.Event()
@@ -126,7 +128,7 @@ def acknowledge(client):
 
 def test_an_entry_that_waits_behind_others_is_told_in_time_and_surely_not_stored(heard):
     def serve(client, number):
-        answer_some(client, 3)
+        answer_some(client, PINGS)
         ending.wait(PATIENCE_S)
 
     ending = threading.Event()

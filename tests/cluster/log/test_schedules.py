@@ -17,6 +17,7 @@ from poe.errors import (
     PutUnconfirmed,
     RemoteProtocolError,
     StorageError,
+    TopicExists,
 )
 from poe.protocol import PutId
 from poe.storage import SegmentOptions, Store
@@ -481,3 +482,50 @@ def test_the_engine_is_held_to_what_a_replica_has_taken_from_the_begin(monkeypat
     nodes.pass_time(3.0)
     (_, *followed), (_, *held) = said
     assert followed == held
+
+
+def call_servers_otherwise(monkeypatch):
+    """Have servers be somebody else's, and called as he likes."""
+    state = SimulatedEngine.state
+
+    def otherwise(engine, deadline_s, told):
+        def tell(found):
+            if not isinstance(found, PoeError):
+                servers = {f"server-{name}": True for name in found.nodes}
+                found = found._replace(nodes=servers, answering=found.nodes)
+            told(found)
+
+        state(engine, deadline_s, tell)
+
+    monkeypatch.setattr(SimulatedEngine, "state", otherwise)
+
+
+def test_a_node_gets_all_back_from_others_also_where_servers_are_called_otherwise(monkeypatch):
+    call_servers_otherwise(monkeypatch)
+    nodes = Nodes()
+    nodes.asked("a", partial(put, b"x"))
+    nodes.pass_time(3.0)
+    node = nodes.nodes["c"]
+    node.die(node.disk.kill)
+    node.wipe()
+    nodes.stream.forget_to(nodes.stream.last_place)
+    nodes.start(node)
+    nodes.asked("a", partial(put, b"y"))
+    nodes.pass_time(10.0)
+    assert nodes.messages("c") == [b"x", b"y"]
+
+
+def test_a_name_that_another_node_has_is_free_nowhere_also_where_servers_are_called_otherwise(
+    monkeypatch,
+):
+    call_servers_otherwise(monkeypatch)
+    nodes = Nodes()
+    node = nodes.nodes["c"]
+    node.leave()
+    node.auto_create = True
+    nodes.start(node)
+    nodes.pass_time(3.0)
+    nodes.asked("c", lambda handler: handler.put(b"own", [b"x"]))
+    arguments = {"topic": b"own", "properties": {"replicas": 3}}
+    refused = nodes.asked("a", partial(control, op="topic_create", arguments=arguments))
+    assert isinstance(refused, TopicExists)
