@@ -357,16 +357,23 @@ class Logs(GenServer):
         own["count_limit"] = properties.count_limit or self._parts.count_limit
         own["size_limit"] = properties.size_limit or self._parts.size_limit
         agreed = TopicProperties.from_map(own)
-        created_us = self._parts.clock.now_us()
-        if known is not None:
-            created_us = max(created_us, known.description.created_us + 1)
-        record = LogRecord.new(topic, created_us, agreed)
-        self._unsure.setdefault(key, []).append(record)
+        record = self._tried(key, agreed)
+        if record is None:
+            created_us = self._parts.clock.now_us()
+            if known is not None:
+                created_us = max(created_us, known.description.created_us + 1)
+            record = LogRecord.new(topic, created_us, agreed)
+            self._unsure.setdefault(key, []).append(record)
         for stream in record.streams().values():
             replicas, bytes_max = agreed.replicas, self._parts.bytes_max
             await self._ask(partial(self._engine.make_stream, stream, replicas, bytes_max))
         await self._agree(record)
         return self._found(topic)
+
+    def _tried(self, key: str, properties: TopicProperties) -> LogRecord | None:
+        """Return what was to be made before, and could not be: it has streams already."""
+        unsure = self._unsure.get(key, ())
+        return next((each for each in unsure if each.description.properties == properties), None)
 
     async def _check_free(self, topic: bytes, state: EngineState) -> None:
         """Have no copy refused by a node, since it has a topic of its own by that name.

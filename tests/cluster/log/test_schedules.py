@@ -17,6 +17,7 @@ from poe.errors import (
     PutUnconfirmed,
     RemoteProtocolError,
     StorageError,
+    TooFewNodes,
     TopicExists,
 )
 from poe.protocol import PutId
@@ -529,3 +530,25 @@ def test_a_name_that_another_node_has_is_free_nowhere_also_where_servers_are_cal
     arguments = {"topic": b"own", "properties": {"replicas": 3}}
     refused = nodes.asked("a", partial(control, op="topic_create", arguments=arguments))
     assert isinstance(refused, TopicExists)
+
+
+def test_however_often_a_topic_could_not_be_made_it_leaves_the_same_streams(monkeypatch):
+    nodes = Nodes()
+    make = SimulatedEngine.make_stream
+
+    def make_some(engine, stream, replicas, bytes_max, told):
+        if stream.endswith("-2"):
+            told(TooFewNodes(3, 2))
+        else:
+            make(engine, stream, replicas, bytes_max, told)
+
+    arguments = {"topic": b"u", "properties": {"replicas": 3, "partitions": 4}}
+    with monkeypatch.context() as patched:
+        patched.setattr(SimulatedEngine, "make_stream", make_some)
+        for _ in range(3):
+            refused = nodes.asked("a", partial(control, op="topic_create", arguments=arguments))
+            assert isinstance(refused, TooFewNodes)
+    assert len(nodes.log.streams) == 1 + 2
+    nodes.asked("a", partial(control, op="topic_create", arguments=arguments))
+    assert len(nodes.log.streams) == 1 + 4
+    assert isinstance(nodes.asked("b", lambda handler: handler.put(b"u-1", [b"x"])), int)
