@@ -739,15 +739,22 @@ class SimulatedEngine:
 
     @_one_at_a_time
     def ask(
-        self, node: str, payload: bytes, deadline_s: float, told: Callable[[bytes | None], None]
+        self,
+        node: str,
+        payload: bytes,
+        deadline_s: float,
+        told: Callable[[bytes | PoeError | None], None],
     ) -> None:
         """Ask another node."""
         asked = self._begin(told, None, deadline_s)
 
         def arrive() -> None:
-            other = self._log.find(node) if self._log.reached(self.name).get(node) else None
-            if other is None or self._log.happens(self._log.hazards.lose_ask):
+            other = self._log.find(node)
+            is_reached = self._log.reached(self.name).get(node)
+            if not is_reached or self._log.happens(self._log.hazards.lose_ask):
                 self._lose(asked)
+            elif other is None:
+                self._end(asked, UnknownNode(node))
             else:
                 other._asked_by(self, payload, asked)  # noqa: SLF001 - another one of its class
 

@@ -236,9 +236,12 @@ class LogEngine(Protocol):
         node: str,
         payload: bytes,
         deadline_s: float,
-        told: Callable[[bytes | None], None],
+        told: Callable[[bytes | PoeError | None], None],
     ) -> None:
-        """Ask another node by its name; told None where no answer came in time."""
+        """Ask another node by its name; told None where no answer came in time.
+
+        Told `UnknownNode` where nobody was reached who is called so: nobody has heard it.
+        """
         ...
 
     def forget_node(self, node: str, told: Callable[[PoeError | None], None]) -> None:

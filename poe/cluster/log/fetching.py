@@ -5,6 +5,7 @@ all is here and synced the copy says of itself that its place is not known: who 
 whatever has ended the last try, goes on fetching.
 """
 
+import contextlib
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -31,7 +32,7 @@ from poe.cluster.log.peer_frames import (
     decode_records,
     encode_question,
 )
-from poe.errors import CopyNotFetched, PoeError, RemoteProtocolError
+from poe.errors import CopyNotFetched, PoeError, RemoteProtocolError, UnknownNode
 from poe.record import ENTRY_BYTES
 from poe.storage import PLACE_UNKNOWN
 
@@ -137,10 +138,11 @@ class Fetching:
         return self._ask(partial(self._parts.engine.ask, node, encode_question(question), limit_s))
 
     async def _answer(self, node: str, asked: Call) -> bytes:
-        answer = await asked
-        if answer is None:
-            raise CopyNotFetched(self._parts.topic, f"node {node} does not answer")
-        return bytes(answer)
+        with contextlib.suppress(UnknownNode):
+            answer = await asked
+            if answer is not None:
+                return bytes(answer)
+        raise CopyNotFetched(self._parts.topic, f"node {node} does not answer")
 
     def _ask(self, begin: Any) -> Call:  # noqa: ANN401 - as `LogEngine` tells
         return self._actor.call(self._parts.door, Ask(begin), timeout_s=None)

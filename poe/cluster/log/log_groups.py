@@ -81,12 +81,13 @@ class PeerQuestion(NamedTuple):
 
 class _Answered(NamedTuple):
     number: int
-    answer: bytes | None
+    answer: bytes | PoeError | None
+    """An error: nobody has heard it; None: no answer came."""
 
 
 class _Pinged(NamedTuple):
     claim: Claim
-    answer: bytes | None
+    answer: bytes | PoeError | None
 
 
 class _Claimed(NamedTuple):
@@ -189,15 +190,17 @@ class LogGroups(GenServer):
 
     # ---- asking ---------------------------------------------------------------------------------
 
-    def _answered(self, number: int, answer: bytes | None) -> None:
+    def _answered(self, number: int, answer: bytes | PoeError | None) -> None:
         asked = self._asked.pop(number, None)
         if asked is None:
             return
+        if isinstance(answer, PoeError):
+            answer = NOT_HERE
         if answer is not None and answer != NOT_HERE and asked.claim == self._claim:
             self._heard_s = self.monotonic_s()
         self.reply(asked.caller, DOUBT if answer is None else answer)
 
-    def _pinged(self, claim: Claim, answer: bytes | None) -> None:
+    def _pinged(self, claim: Claim, answer: bytes | PoeError | None) -> None:
         if claim == self._claim and answer == HERE:
             self._heard_s = self.monotonic_s()
 
@@ -368,11 +371,11 @@ def log_groups_spec(parts: LogGroupParts, name: str) -> ChildSpec:
     return supervisor_spec(LOG_GROUPS_SUP, flags, children)
 
 
-def _post_answer(slot: Mailslot, number: int, answer: bytes | None) -> None:
+def _post_answer(slot: Mailslot, number: int, answer: bytes | PoeError | None) -> None:
     slot.post(_Answered(number, answer))
 
 
-def _post_ping(slot: Mailslot, claim: Claim, answer: bytes | None) -> None:
+def _post_ping(slot: Mailslot, claim: Claim, answer: bytes | PoeError | None) -> None:
     slot.post(_Pinged(claim, answer))
 
 

@@ -385,7 +385,7 @@ class Logs(GenServer):
         for name, is_there in sorted(state.peers.items()):
             if not is_there or name == self._parts.me:
                 continue
-            answer = await self._ask(partial(self._engine.ask, name, payload, KNOWN_S))
+            answer = await self._ask_node(name, payload)
             with contextlib.suppress(RemoteProtocolError):  # an older one does not know
                 if answer is not None and decode_known(answer):
                     raise TopicExists(topic, name)
@@ -427,7 +427,7 @@ class Logs(GenServer):
         payload = encode_question(question)
         while waiting and self.monotonic_s() < until_s:
             for name in list(waiting):
-                answer = await self._ask(partial(self._engine.ask, name, payload, KNOWN_S))
+                answer = await self._ask_node(name, payload)
                 with contextlib.suppress(RemoteProtocolError):
                     if answer is None or decode_known(answer):
                         waiting.remove(name)
@@ -449,6 +449,15 @@ class Logs(GenServer):
     async def _ask(self, begin: Callable[[Callable[[Any], None]], None]) -> Any:  # noqa: ANN401
         """Await what the engine is asked."""
         return await self.call(self._door, Ask(begin), timeout_s=None)
+
+    async def _ask_node(self, node: str, payload: bytes) -> bytes | None:
+        """Return what another node answers; None: nothing."""
+        with contextlib.suppress(UnknownNode):
+            answer: bytes | None = await self._ask(
+                partial(self._engine.ask, node, payload, KNOWN_S)
+            )
+            return answer
+        return None
 
     # ---- the catalog ----------------------------------------------------------------------------
 

@@ -267,7 +267,11 @@ class NatsEngine:
         self._answer(self._state(deadline_s), told, NoQuorum(_ENGINE))
 
     def ask(
-        self, node: str, payload: bytes, deadline_s: float, told: Callable[[bytes | None], None]
+        self,
+        node: str,
+        payload: bytes,
+        deadline_s: float,
+        told: Callable[[bytes | PoeError | None], None],
     ) -> None:
         """Ask another node."""
         self._answer(self._ask(node, payload, deadline_s), told, None)
@@ -698,7 +702,10 @@ class NatsEngine:
         try:
             link = self._there(node)
             return await link.request(self._names.node(node), payload, deadline_s)
-        except (LinkLost, NoQuorum, NoResponders, TimeoutError, TooLarge):
+        except (NoQuorum, NoResponders):
+            self._counts["asks_failed"] += 1
+            raise UnknownNode(node) from None
+        except (LinkLost, TimeoutError, TooLarge):
             self._counts["asks_failed"] += 1
             return None
 

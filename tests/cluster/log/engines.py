@@ -214,8 +214,10 @@ class EngineNode:
     def state(self) -> Any:
         return self.call(partial(self.engine.state, 3.0))
 
-    def ask(self, node: str, payload: bytes, deadline_s: float = 5.0) -> bytes | None:
-        answer: bytes | None = self.call(partial(self.engine.ask, node, payload, deadline_s))
+    def ask(self, node: str, payload: bytes, deadline_s: float = 5.0) -> bytes | PoeError | None:
+        answer: bytes | PoeError | None = self.call(
+            partial(self.engine.ask, node, payload, deadline_s)
+        )
         return answer
 
 

@@ -516,3 +516,16 @@ def test_who_begins_anew_soon_after_its_first_put_waits_for_who_coordinated_befo
     late = nodes.begin("b", "group_positions", group="g", member=ME)
     nodes.pass_time(0.005)
     assert not [each for each in late if isinstance(each, dict) and each[b"t"][0] != pointers[3]]
+
+
+@pytest.mark.parametrize("op", ["group_delete", "group_create"])
+def test_what_is_not_asked_twice_waits_for_who_coordinates_next_where_nobody_has_heard_it(
+    nodes, op
+):
+    nodes.join("a")
+    nodes.kill("a")
+    if op == "group_delete":
+        nodes.control("b", op, group="g", force=True)
+    else:
+        nodes.control("b", op, group="h", mode="shared", topics=[b"t"], options={})
+    assert nodes.coordinator("b") == "b"
