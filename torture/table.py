@@ -358,7 +358,14 @@ SCENARIOS = {
             ci=15,
             release=5_000,
             unit="histories of 25 steps",
-            mutants=("log-groups-unfenced", "log-groups-stale", "log-groups-doubt-is-refusal"),
+            mutants=(
+                "log-groups-unfenced",
+                "log-groups-stale",
+                "log-groups-doubt-is-refusal",
+                "log-groups-ahead",
+                "log-groups-leave-out",
+                "log-groups-claim-once",
+            ),
             bite_count=150,
         ),
         Scenario(

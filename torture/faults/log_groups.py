@@ -6,9 +6,11 @@ one are leased messages, and say what became of them. Nobody says something else
 heard what became of the last thing, or their node has died. Others look, at any node, where the
 groups are.
 
-    what was acknowledged is where the next member begins, and what a look tells
+    what was acknowledged is where the next member begins, and what a look tells; or what was asked
+    for since, and nothing ahead of that
     what was acknowledged as done is handed out to nobody again
     what was acknowledged as failed has so many attempts behind it, and is handed out again
+    when all has healed, members get on, and all is handed out that may not be done
 """
 
 from functools import partial
@@ -31,6 +33,7 @@ _TOPIC: Final = b"t"
 _ORDERED, _SHARED = "ordered", "shared"
 _SESSION_S: Final = 2.0
 _PATIENCE_S: Final = 60.0
+_TRIES: Final = 3
 _BYTES_MAX: Final = 1 << 20
 _HAZARDS: Final = [
     CALM,
@@ -55,11 +58,15 @@ class _Groups:
         self.pointers: list[int] = []
         self.position = 0
         """The greatest one of which a commit was acknowledged."""
+        self.asked_position = 0
+        """The greatest one of which a commit was asked for: it may be done."""
         self.done: set[bytes] = set()
+        self.maybe_done: set[bytes] = set()
+        """Of which it was said that they are, whatever came of that."""
         self.attempts: dict[bytes, int] = {}
         """How often each message was acknowledged as failed, alone."""
         self.said_count = 0
-        self.is_begun = False
+        self.has_trouble = False
 
     def play(self) -> None:
         """Do steps, mend all, and look at what there is."""
@@ -77,6 +84,7 @@ class _Groups:
         self._pass_time(30.0)
         self._look()
         self._pass_time(30.0)
+        self._finish()
         self.trial.note(acknowledged=self.said_count, done=len(self.done))
 
     def _begin(self) -> None:
@@ -87,7 +95,7 @@ class _Groups:
             message = b"%d" % number
             put = self._asked("a", lambda handler, each=message: handler.put(_TOPIC, [each]))
             self.pointers.append(put)
-        self.is_begun = True
+        self.has_trouble = True
 
     # ---- trouble --------------------------------------------------------------------------------
 
@@ -139,7 +147,7 @@ class _Groups:
         answers: list[Any] = []
         node = self.cluster.nodes[name]
         node.ask(request, answers.append)
-        if self.is_begun and self.random.random() < 0.2:
+        if self.has_trouble and self.random.random() < 0.2:
             self._pass_time(0.02)
             self._befall()
         until_s = self.cluster.now_s + _PATIENCE_S
@@ -172,8 +180,7 @@ class _Groups:
         def told(answer: Any) -> None:
             if not isinstance(answer, PoeError):
                 position = _pointer(answer.get(_TOPIC))
-                is_true = position >= least
-                self.trial.expect(is_true=is_true, otherwise=f"told {position}, {least} was acked")
+                self._judge_position("told", position, least)
 
         arguments = {"group": _ORDERED, "member": b"l" * 16}
         asked = partial(control, op="group_positions", arguments=arguments)
@@ -187,12 +194,10 @@ class _Groups:
         if joined is None or _TOPIC not in joined["granted"]:
             return
         at = _pointer(joined["granted"][_TOPIC][2])
-        self.trial.expect(
-            is_true=at >= self.position,
-            otherwise=f"{member!r} begins at {at}, and {self.position} was acknowledged",
-        )
+        self._judge_position(f"{member!r} begins at", at, self.position)
         for _ in range(_SAID_MAX):
             following = next((each for each in self.pointers if each > at), at)
+            self.asked_position = max(self.asked_position, following)
             told = self._control(
                 "group_commit",
                 group=_ORDERED,
@@ -223,6 +228,8 @@ class _Groups:
             has_failed = len(messages) == 1 and self.random.random() < 0.5
             done = () if has_failed else (Done(lease.id),)
             failed = (Failed(lease.id, lease.after, lease.last),) if has_failed else ()
+            if not has_failed:
+                self.maybe_done.update(messages)
             said = LeaseRequest(_SHARED, member, 0, 0, 0.0, done, failed)
             told = self._lease(said)
             if told is None:
@@ -237,6 +244,31 @@ class _Groups:
     def _lease(self, request: LeaseRequest) -> tuple[Lease, list[bytes]] | None:
         answer = self._asked(self._any_node(), partial(_leased, request))
         return None if isinstance(answer, PoeError) else answer
+
+    def _finish(self) -> None:
+        """See that members get on, and that nothing is held back."""
+        self.has_trouble = False
+        before = self.said_count
+        for number in range(_TRIES):
+            self._commit_as(b"end-%012d" % number)
+        is_true = self.said_count > before
+        self.trial.expect(is_true=is_true, otherwise="no commit is taken when all has healed")
+        left = {b"%d" % number for number in range(_MESSAGES)} - self.maybe_done
+        member = b"end".ljust(16, b"-")
+        for _ in range(_MESSAGES):
+            if not left or self._join(member, _SHARED) is None:
+                continue
+            leased = self._lease(LeaseRequest(_SHARED, member, _MESSAGES, _BYTES_MAX, 1.0))
+            if leased is not None and leased[1]:
+                self._judge(*leased)
+                left.difference_update(leased[1])
+                self._lease(LeaseRequest(_SHARED, member, 0, 0, 0.0, (Done(leased[0].id),)))
+        self.trial.expect(is_true=not left, otherwise=f"{sorted(left)} are handed out to nobody")
+
+    def _judge_position(self, what: str, at: int, least: int) -> None:
+        most = max(least, self.asked_position)
+        otherwise = f"{what} {at}, {least} was acknowledged, and {most} asked for"
+        self.trial.expect(is_true=least <= at <= most, otherwise=otherwise)
 
     def _judge(self, lease: Lease, messages: list[bytes]) -> None:
         again = self.done.intersection(messages)
