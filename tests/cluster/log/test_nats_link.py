@@ -1,6 +1,8 @@
 """Connections to servers that are ill: a few lines that speak for them."""
 
 import threading
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -82,7 +84,7 @@ def test_a_server_that_reads_nothing_any_more_is_given_up(start, heard):
     with old_server(serve) as url:
         engine = start(url)
         wait_until(lambda: count(heard, Connected), PATIENCE_S)
-        told = []
+        told: list[NotStored | Stored] = []
         for number in range(16):
             engine.publish("s", str(number), bytes(1 << 20), 0.5, told.append)
         wait_until(lambda: count(heard, Disconnected), PATIENCE_S)
@@ -109,9 +111,9 @@ def test_what_was_on_its_way_to_a_server_that_read_nothing_is_in_nobodys_way_lat
             engine.publish("s", str(number), bytes(1 << 20), 0.5, lambda _: None)
         wait_until(lambda: count(heard, Connected) == 2, PATIENCE_S)
         for number in range(50):
-            told = []
+            told: list[NotStored | Stored] = []
             engine.publish("s", f"later {number}", b"x", 5.0, told.append)
-            wait_until(lambda told=told: told, PATIENCE_S)
+            wait_until(partial(bool, told), PATIENCE_S)
             assert told == [Stored(1)]
         ending.set()
 
@@ -137,7 +139,7 @@ def test_an_entry_that_waits_behind_others_is_told_in_time_and_surely_not_stored
         engine.open(heard.append)
         try:
             wait_until(lambda: count(heard, Connected), PATIENCE_S)
-            told = []
+            told: list[Any] = []
             for number in range(16):
                 engine.publish("s", str(number), bytes(1 << 20), 0.5, told.append)
             wait_until(lambda: len(told) == 16, 4.0)

@@ -4,6 +4,7 @@ import contextlib
 import errno
 from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -237,7 +238,7 @@ def test_a_copy_that_is_fetched_in_part_is_not_offered_to_others(steps):
     nodes.pass_time(0.5)
     nodes.log.heal("c")
     [stream] = nodes.log.streams
-    answers: list[bytes | None] = []
+    answers: list[Any] = []
     question = encode_question(DescribeCopy(stream))
     nodes.nodes["b"].engine.ask("c", question, 1.0, answers.append)
     nodes.steps_until(lambda: answers)
