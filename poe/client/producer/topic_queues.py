@@ -90,7 +90,9 @@ class TopicQueues:
         # leaves otherwise, as when a call is withdrawn: then the next message of the same queue is
         # dropped for it. Of what is held each message has one at most; the others are of calls
         # withdrawn since.
-        self._saved: deque[tuple[Owner, int]] = deque(maxlen=limit and limit + _PARTS_MAX)
+        self._saved: deque[tuple[Owner, int]] = deque(
+            maxlen=None if limit is None else limit + _PARTS_MAX
+        )
         observer.know(self)
 
     @property

@@ -320,6 +320,23 @@ def test_a_downtime_keeps_only_so_many_messages_before_partitions_are_known_too(
         assert isinstance(deliveries[message].exception(0), Dropped)
 
 
+@pytest.mark.parametrize("side", ["oldest", "newest"])
+@pytest.mark.parametrize("is_known", [False, True], ids=["new topic", "known partitions"])
+def test_a_downtime_for_which_none_is_to_be_kept_keeps_none(side, is_known):
+    brokers = Brokers()
+    brokers.error = None if is_known else BrokerDown(TOPIC, "nobody answers")
+    world = World(brokers, downtime_count=0, downtime_drop=side)
+    if is_known:
+        brokers.down = {0}
+        brokers.lose()
+        world.advance(1.0)
+    assert world.topic.state == "downtime"
+    deliveries = [world.add(b"%d" % i) for i in range(3)]
+    assert [each.done() for each in deliveries] == [True] * 3
+    assert {type(each.exception(0)) for each in deliveries} == {Dropped}
+    assert world.accumulator.count == 0
+
+
 @pytest.mark.parametrize(
     ("side", "kept"), [("oldest", [b"d", b"e", b"f"]), ("newest", [b"a", b"b", b"c"])]
 )
