@@ -179,11 +179,13 @@ class Batch(RequestOutcome):
         if self.is_known(end, count):
             self._run(waiting)
 
-    def forget_known(self, end: int, count: int, action: Callable[[], object]) -> None:
-        """Call an action of `when_known` no more."""
+    def forget_known(
+        self, end: int, count: int, waiter: "Callable[[], object] | asyncio.Future[None]"
+    ) -> None:
+        """Call an action of `when_known` no more, or resolve a future of `future_of`."""
         # The list stays: another thread may be about to add to it.
         with contextlib.suppress(ValueError):  # it was called in this moment
-            self.calls.get(end, []).remove((end - count, action))
+            self.calls.get(end, []).remove((end - count, waiter))
 
     def future_of(self, end: int, count: int) -> "asyncio.Future[None]":
         """Return a future of the running loop that is done when that is known."""

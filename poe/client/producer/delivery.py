@@ -162,10 +162,13 @@ class RequestOutcome(Outcome, ABC):
         del end, count
         self.when_settled(action)
 
-    def forget_known(self, end: int, count: int, action: Callable[[], object]) -> None:
-        """Call an action of `when_known` no more."""
+    def forget_known(
+        self, end: int, count: int, waiter: "Callable[[], object] | asyncio.Future[None]"
+    ) -> None:
+        """Call an action of `when_known` no more, or resolve a future of `future_of`."""
         del end, count
-        self.forget(action)
+        if not isinstance(waiter, asyncio.Future):  # of futures nothing is kept anyway
+            self.forget(waiter)
 
     def future_of(self, end: int, count: int) -> "asyncio.Future[None]":
         """Return a future of the running loop that is done when that is known."""
@@ -266,7 +269,12 @@ class Delivery:
 
     def __await__(self) -> Generator[Any, None, Result]:
         if not self.done():
-            yield from self.future()
+            future = self.future()
+            try:
+                yield from future
+            except BaseException:  # cancelled: who has given up may ask again, and often
+                self.outcome.forget_known(self.end, self.count, future)
+                raise
         return self.outcome.result_of(self.end, self.count)
 
 

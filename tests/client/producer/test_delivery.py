@@ -200,3 +200,20 @@ async def test_of_tasks_that_give_up_waiting_no_more_is_kept_than_of_those_that_
     assert 3 <= len(kept[asyncio.get_running_loop()]) < 100
     outcome.settle(value=True)
     await asyncio.wait_for(asyncio.gather(*waiting), 5)
+
+
+async def test_nor_is_anything_kept_of_tasks_that_give_up_waiting_for_a_call():
+    """As those that look each second of a downtime whether a delivery is done."""
+    world = QueueWorld()
+    [delivery] = world.queue.add([b"a"], is_due=True)
+    waiting = asyncio.ensure_future(_awaited(delivery))
+    for _ in range(100):
+        task = asyncio.ensure_future(_awaited(delivery))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    batch = delivery.outcome
+    assert isinstance(batch, Batch)
+    assert len(batch.calls[1]) == 1
+    world.connect().run()
+    assert (await asyncio.wait_for(waiting, 5)).count == 1
