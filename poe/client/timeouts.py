@@ -24,6 +24,9 @@ def left_s(deadline_s: float) -> float:
     return max(0.0, deadline_s - time.monotonic())
 
 
+_WAITS_MANY = 64
+
+
 class TimeoutQueue:
     """Ends waits that have lasted for `timeout_s`; belongs to one event loop.
 
@@ -35,6 +38,8 @@ class TimeoutQueue:
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
         self._waits: deque[tuple[float, asyncio.Future[None]]] = deque()
+        self._many = _WAITS_MANY
+        """How many waits there are when it is looked at all of them."""
         self._is_armed = False
 
     def limit(self, future: "asyncio.Future[None]") -> None:
@@ -42,6 +47,9 @@ class TimeoutQueue:
         waits = self._waits
         while waits and waits[0][1].done():
             waits.popleft()
+        if len(waits) >= self._many:  # the first lasts, and others behind it have long ended
+            waits = self._waits = deque(each for each in waits if not each[1].done())
+            self._many = max(_WAITS_MANY, 2 * len(waits))
         waits.append((self._loop.time() + self._timeout_s, future))
         if not self._is_armed:
             self._is_armed = True

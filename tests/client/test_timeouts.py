@@ -23,3 +23,18 @@ async def test_what_is_done_is_not_kept():
         queue.limit(future)
         future.set_result(None)
     assert len(queue._waits) == 1  # noqa: SLF001 - nothing else shows it
+
+
+async def test_what_is_done_is_not_kept_behind_what_is_not_either():
+    """One topic may have to wait while others are served."""
+    loop = asyncio.get_running_loop()
+    queue = TimeoutQueue(30.0)
+    waiting = loop.create_future()
+    queue.limit(waiting)
+    for _ in range(1000):
+        future = loop.create_future()
+        queue.limit(future)
+        future.set_result(None)
+    kept = [future for _, future in queue._waits]  # noqa: SLF001 - nothing else shows it
+    assert waiting in kept
+    assert len(kept) < 200
