@@ -13,6 +13,7 @@ from poe.security.tls import Tls
 DEFAULT_PORTS = {"poe": PORT, "poes": TLS_PORT, "kafka": 9092}
 """By scheme, for hosts that name no port."""
 
+_PORT_MAX = 65535
 _OPEN = Entry()
 _ENTRY = "tls or credentials"
 
@@ -86,7 +87,9 @@ def _server(place: str, default_port: int, entry: Entry) -> Server | None:
     host, colon, port = place.rpartition(":")
     if not colon or place.endswith("]"):
         host, port = place, str(default_port)
-    is_port = port.isascii() and port.isdigit() and 1 <= int(port) <= 65535  # noqa: PLR2004 - 16 bits
+    # Not more digits: of thousands Python makes no number.
+    is_number = port.isascii() and port.isdigit() and len(port) <= len(str(_PORT_MAX))
+    is_port = is_number and 1 <= int(port) <= _PORT_MAX
     is_bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if is_bracketed else host
     if not host or not is_port or set(host) & set("/?#@[] ") or (":" in host and not is_bracketed):

@@ -28,7 +28,7 @@ def test_a_url_names_the_scheme_and_addresses(url, expected):
 @pytest.mark.parametrize(
     "url",
     ["", "localhost:5555", "http://localhost", "poe:/localhost", "poe://", "poe://:5555", "poe://a,",
-     "poe://a:0", "poe://a:65536", "poe://a:x", "poe://a:-1", "poe://::1",
+     "poe://a:0", "poe://a:65536", "poe://a:" + "9" * 5000, "poe://a:x", "poe://a:-1", "poe://::1",
      "poe://a/topic", "poe://a b", None, b"poe://a"],
 )  # fmt: skip
 def test_what_is_no_url_is_an_error_that_shows_one(url):
