@@ -100,4 +100,5 @@ async def _finish(
         others = asyncio.all_tasks() - {asyncio.current_task()}
         await asyncio.gather(*others, return_exceptions=True)
     finally:
-        loop.stop()
+        # Not at once: those who wait for what has just ended are told in the loop's next turn.
+        loop.call_soon(loop.stop)

@@ -454,6 +454,25 @@ def test_a_thread_that_waits_is_told_that_the_consumer_was_closed(node):
     closer.join()
 
 
+def test_a_thread_that_waits_for_a_server_is_told_that_the_consumer_was_closed(caplog):
+    """However long the consumer itself would go on trying."""
+    reader = Consumer(f"poe://127.0.0.1:{free_port()}", "t", timeout_s=30)
+    errors: list[Exception] = []
+
+    def read():
+        try:
+            reader.receive()
+        except PoeError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    wait_until(lambda: "trying again" in caplog.text)
+    reader.close()
+    thread.join(20)
+    assert [type(each) for each in errors] == [ConsumerClosed]
+
+
 def test_a_wait_that_is_interrupted_loses_nothing(node):
     with Consumer(url(node), "t", follow=True) as reader:
         interrupter = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
