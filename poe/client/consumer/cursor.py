@@ -23,6 +23,7 @@ from poe.client.consumer.source import (
 from poe.client.given_topics import Topics, topic_names
 from poe.client.group.group_source import GroupSource
 from poe.client.local_server import LocalServer
+from poe.client.underway import Underway
 from poe.client.url import servers_of
 from poe.errors import ConsumerClosed, KafkaMissing, OptionError
 from poe.option import load_options
@@ -52,6 +53,8 @@ class Cursor:
         # Whether the source is there, too: after a `seek` that failed it may be anywhere.
         self._is_begun = False
         self._filling: asyncio.Task[Fetched | None] | None = None
+        self._opens = Underway(ConsumerClosed)
+        self._commits = Underway(ConsumerClosed)
         self._is_closed = False
 
     @property
@@ -82,9 +85,12 @@ class Cursor:
         """Find where to begin, if that was not done.
 
         Raises:
-            ConsumerClosed: it was closed before.
+            ConsumerClosed: it is closed, or was while this waited.
             PoeError: as `Source.open`.
         """
+        await self._opens.run(self._open())
+
+    async def _open(self) -> None:
         async with self._opening:
             if not self._is_begun:
                 await self._begin(
@@ -125,7 +131,7 @@ class Cursor:
 
         Raises:
             OptionError: there is no group.
-            ConsumerClosed: it was closed before.
+            ConsumerClosed: it is closed, or was while this waited.
             PoeError: as `GroupSource.commit`.
         """
         self.check_open()
@@ -133,7 +139,7 @@ class Cursor:
             raise OptionError("group", None, "the name of a group, to commit to")
         await self.open()
         self._hand.settle()
-        return await self._group.commit(data)
+        return await self._commits.run(self._group.commit(data))
 
     def take(self) -> list[Received]:
         """Return the next batch of what is there to be handed out."""
@@ -159,9 +165,11 @@ class Cursor:
             OptionError, PointerOutOfRange: `start` is none.
             ConsumerClosed, PoeError: as `open`.
         """
-        start = replace(self._options, start=start).start
+        await self._opens.run(self._seek(replace(self._options, start=start).start))
+
+    async def _seek(self, start: Start) -> None:
         if isinstance(start, Mapping):
-            await self.open()
+            await self._open()
             start = {**(self.position or {}), **start}
         await self._stop_filling()
         self._put_away()
@@ -174,8 +182,11 @@ class Cursor:
             return
         self._is_closed = True
         self._put_away()
+        await self._opens.end()
         await self._stop_filling()
         await self._source.close()
+        # The source has left its group behind those that could be told.
+        await self._commits.end()
 
     async def _begin(self, start: Start) -> None:
         self.check_open()
@@ -184,7 +195,7 @@ class Cursor:
         self._is_begun = True
 
     async def _fetch(self) -> Fetched | None:
-        await self.open()
+        await self._open()
         return await self._source.fetch()
 
     async def _hand_out(self, filling: "asyncio.Task[Fetched | None]") -> bool:

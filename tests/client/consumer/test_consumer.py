@@ -1,5 +1,6 @@
 """What both consumers do, against real nodes."""
 
+import asyncio
 import gc
 import os
 import signal
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 
 from poe import Node
+from poe.client.consumer.async_consumer import AsyncConsumer
 from poe.client.consumer.consumer import Consumer
+from poe.client.group import membership
 from poe.errors import (
     CallTimeout,
     ConnectFailed,
@@ -454,14 +457,32 @@ def test_a_thread_that_waits_is_told_that_the_consumer_was_closed(node):
     closer.join()
 
 
-def test_a_thread_that_waits_for_a_server_is_told_that_the_consumer_was_closed(caplog):
+CALLS = pytest.mark.parametrize(
+    ("call", "options"),
+    [
+        (Consumer.receive, {}),
+        (Consumer.position, {}),
+        (lambda reader: reader.seek(7), {}),
+        (Consumer.__enter__, {}),
+        (Consumer.receive, {"group": "g"}),
+        (Consumer.position, {"group": "g"}),
+        (Consumer.commit, {"group": "g"}),
+    ],
+)
+
+
+@CALLS
+def test_a_thread_that_waits_for_a_server_is_told_that_the_consumer_was_closed(
+    caplog, monkeypatch, call, options
+):
     """However long the consumer itself would go on trying."""
-    reader = Consumer(f"poe://127.0.0.1:{free_port()}", "t", timeout_s=30)
+    monkeypatch.setattr(membership, "_CLOSE_S", 0.05)
+    reader = Consumer(f"poe://127.0.0.1:{free_port()}", "t", timeout_s=30, **options)
     errors: list[Exception] = []
 
     def read():
         try:
-            reader.receive()
+            call(reader)
         except PoeError as error:
             errors.append(error)
 
@@ -471,6 +492,15 @@ def test_a_thread_that_waits_for_a_server_is_told_that_the_consumer_was_closed(c
     reader.close()
     thread.join(20)
     assert [type(each) for each in errors] == [ConsumerClosed]
+
+
+async def test_a_task_that_waits_for_a_server_is_told_that_the_consumer_was_closed(caplog):
+    reader = AsyncConsumer(f"poe://127.0.0.1:{free_port()}", "t", timeout_s=30)
+    tasks = [asyncio.ensure_future(each) for each in (reader.position(), reader.receive())]
+    await asyncio.to_thread(wait_until, lambda: "trying again" in caplog.text)
+    await reader.close()
+    ends = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 20)
+    assert [type(each) for each in ends] == [ConsumerClosed] * 2
 
 
 def test_a_wait_that_is_interrupted_loses_nothing(node):
