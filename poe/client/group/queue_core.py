@@ -28,6 +28,7 @@ from poe.client.group.queue_options import QueueOptions
 from poe.client.local_server import LocalServer
 from poe.client.patience import pause_after
 from poe.client.server_order import ServerOrder
+from poe.client.timeouts import left_s
 from poe.client.url import servers_of
 from poe.errors import (
     ClusterError,
@@ -173,7 +174,7 @@ class QueueCore:
         self._is_closed = False
         self._failure: PoeError | None = None
 
-        self._opening = asyncio.Lock()
+        self._joining: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiters: deque[asyncio.Future[None]] = deque()
@@ -255,37 +256,24 @@ class QueueCore:
 
     # ---- on the event loop --------------------------------------------------------------------
 
-    async def open(self) -> None:
-        """Join the group, if that was not done.
-
-        Raises:
-            GroupMismatch: the group is of another mode, or of other topics.
-            QueueClosed: it was closed.
-            PoeError: another refusal, or no server could be reached.
-        """
-        async with self._opening:
-            if self._is_closed:
-                raise QueueClosed
-            if not self._tasks:
-                self._loop = asyncio.get_running_loop()
-                await self._membership.open()
-                steps = (self._lease_often(), self._tell_often(), self._keep_often())
-                self._tasks = [asyncio.create_task(each) for each in steps]
-
     async def wait(self, timeout_s: float) -> bool:
         """Wait until there may be a job; False where there was none in time.
 
         Raises:
-            PoeError: as `open`.
+            GroupMismatch: the group is of another mode, or of other topics.
+            QueueClosed: it is closed, or was while this waited.
+            PoeError: another refusal, or no server could be reached.
         """
-        await self.open()
+        deadline_s = time.monotonic() + timeout_s
+        if not await self._has_joined(timeout_s):
+            return False
         if self._has_some():
             return True
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         self._asked.set()
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(left_s(deadline_s)):
                 await waiter
         except TimeoutError:
             return False
@@ -331,9 +319,10 @@ class QueueCore:
                 return
             self._is_closed = True
             self._ready.clear()
-        for task in self._tasks:
+        tasks = [*self._tasks, *([self._joining] if self._joining else [])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         try:
             if self._tasks:
                 async with asyncio.timeout(_CLOSE_S):
@@ -371,6 +360,36 @@ class QueueCore:
         self._wake_all()
 
     # ---- inside -------------------------------------------------------------------------------
+
+    async def _has_joined(self, timeout_s: float) -> bool:
+        """Join the group, if that was not done; False where it takes longer.
+
+        Raises:
+            QueueClosed: it is closed, or was while this waited.
+            PoeError: a refusal, or no server could be reached; the next call tries it again.
+        """
+        if self._is_closed:
+            raise QueueClosed
+        joining = self._joining
+        if joining is None:
+            joining = self._joining = asyncio.create_task(self._join())
+        if not joining.done():
+            # Who gives up waiting does not take the joining along: else who looks often never joins.
+            await asyncio.wait((joining,), timeout=timeout_s)
+        if not joining.done():
+            return False
+        if joining.cancelled():
+            raise QueueClosed
+        if joining.exception() is not None and self._joining is joining:
+            self._joining = None
+        joining.result()
+        return True
+
+    async def _join(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self._membership.open()
+        steps = (self._lease_often(), self._tell_often(), self._keep_often())
+        self._tasks = [asyncio.create_task(each) for each in steps]
 
     def _take(self) -> Job | None:
         now_s = time.monotonic()

@@ -5,11 +5,15 @@ import threading
 import pytest
 
 from poe.client import Queue
+from poe.client.group import membership, queue_core
+from poe.client.group.job import Job
 from poe.errors import (
+    ConnectFailed,
     GroupMismatch,
     LeaseLost,
     LocalProtocolError,
     OptionError,
+    PoeError,
     PropertyMismatch,
     QueueClosed,
     UnknownOption,
@@ -17,6 +21,7 @@ from poe.errors import (
 from poe.protocol.envelope import decode, encode
 from tests.client.consumers import VALUES, url
 from tests.client.group.queues import GROUP_OPTIONS
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 
@@ -300,6 +305,49 @@ def test_whoever_waits_is_told_that_the_queue_is_closed(node, queues):
         jobs.get()
     with pytest.raises(QueueClosed):
         jobs.get()
+
+
+@pytest.mark.parametrize("call", [Queue.get], ids=["get"])
+def test_whoever_waits_for_a_server_is_told_that_the_queue_is_closed(caplog, monkeypatch, call):
+    """However long the queue itself would go on trying."""
+    for module in (membership, queue_core):
+        monkeypatch.setattr(module, "_CLOSE_S", 0.05)
+    jobs = Queue(f"poe://127.0.0.1:{free_port()}", "jobs", timeout_s=30)
+    errors: list[Exception] = []
+
+    def wait():
+        try:
+            call(jobs)
+        except PoeError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    wait_until(lambda: "trying again" in caplog.text)
+    jobs.close()
+    thread.join(20)
+    assert [type(each) for each in errors] == [QueueClosed]
+
+
+def test_who_gets_a_job_waits_no_longer_where_no_server_is_there(queues):
+    jobs = queues(f"poe://127.0.0.1:{free_port()}", timeout_s=1)
+    assert jobs.get(timeout_s=0.05) is None
+    with pytest.raises(ConnectFailed):
+        jobs.get(timeout_s=20)
+
+
+def test_who_only_looks_whether_there_is_a_job_gets_one_by_and_by(node, queue):
+    node.put("jobs", b"m")
+    jobs = queue()
+    found: list[Job] = []
+
+    def look():
+        job = jobs.get(timeout_s=0)
+        found.extend([job] if job else [])
+        return found
+
+    wait_until(look)
+    assert [job.value for job in found] == [b"m"]
 
 
 def test_a_group_of_another_mode_is_refused(node, queue):
