@@ -84,6 +84,7 @@ class Queue:
             UnderCopies: it is stored on fewer nodes, and will be on more: do not put it again.
             QueueMismatch: the server is in no cluster, and there can be no copies of it; or it is
                 put with a delay, and the queue has other copies than are asked for.
+            QueueClosed: it is closed, or was while this waited for a server.
             PoeError: as `Socket.write`; it was tried for `timeout_s`.
         """
         several = [messages] if isinstance(messages, bytes) else messages

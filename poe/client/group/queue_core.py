@@ -15,6 +15,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import count, cycle
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ from poe.client.local_server import LocalServer
 from poe.client.patience import pause_after
 from poe.client.server_order import ServerOrder
 from poe.client.timeouts import left_s
+from poe.client.underway import Underway
 from poe.client.url import servers_of
 from poe.errors import (
     ClusterError,
@@ -63,6 +65,7 @@ _TELL_MAX = 256
 than a server refuses."""
 _CLOSE_S = 5.0
 """The end waits no longer for a server that does not answer."""
+_PUT_GIVEN_UP = "it was closed, and what was being put may be stored"
 
 
 _COUNTS = ("received", "done", "retry", "dead", "release", "late", "reconnect")
@@ -162,6 +165,7 @@ class QueueCore:
             self._note_lost_connection
         )
         self._putting = asyncio.Lock()
+        self._puts = Underway(partial(QueueClosed, _PUT_GIVEN_UP))
         self._destination: _Destination | None = None
         self._put_ids: dict[bytes, PutId] = {}
         self._envelopes: dict[bytes, bool] = {}
@@ -288,8 +292,12 @@ class QueueCore:
         Raises:
             OptionError: a term that cannot be, or it is a queue of several topics, or of a pattern.
             PropertyMismatch: the option `envelope` contradicts what the topic has.
+            QueueClosed: it was closed while this waited for a server.
             PoeError: as `Queue.put`.
         """
+        return await self._puts.run(self._put(messages, terms))
+
+    async def _put(self, messages: Sequence[bytes], terms: PutTerms) -> int | None:
         terms.check()
         messages = check_messages(messages)
         if len(self._topics) != 1 or b"*" in self._topics[0]:
@@ -329,7 +337,7 @@ class QueueCore:
                     await self._tell()
         except (PoeError, TimeoutError) as error:
             _log.warning("group %s: messages that are done may come again: %s", self.group, error)
-        await self._membership.close()
+        await asyncio.gather(self._membership.close(), self._puts.end(_CLOSE_S))
         with self._lock:
             for lease in self._leases.values():
                 lease.is_lost = True
@@ -374,7 +382,7 @@ class QueueCore:
         if joining is None:
             joining = self._joining = asyncio.create_task(self._join())
         if not joining.done():
-            # Who gives up waiting does not take the joining along: else who looks often never joins.
+            # It goes on when this has given up: who looks often and shortly would else never join.
             await asyncio.wait((joining,), timeout=timeout_s)
         if not joining.done():
             return False

@@ -307,7 +307,7 @@ def test_whoever_waits_is_told_that_the_queue_is_closed(node, queues):
         jobs.get()
 
 
-@pytest.mark.parametrize("call", [Queue.get], ids=["get"])
+@pytest.mark.parametrize("call", [Queue.get, lambda jobs: jobs.put(b"m")], ids=["get", "put"])
 def test_whoever_waits_for_a_server_is_told_that_the_queue_is_closed(caplog, monkeypatch, call):
     """However long the queue itself would go on trying."""
     for module in (membership, queue_core):
