@@ -180,6 +180,7 @@ class Producer:
 
         Raises:
             BrokerDown: no broker can be reached in time; the topic goes on trying.
+            ProducerClosed: it is closed, or was while this waited.
             InvalidTopicName, LocalProtocolError: no topic there can have this name.
         """
         info = _run(self._core.ready(topic, timeout_s)).info()
@@ -190,6 +191,7 @@ class Producer:
 
         Raises:
             BrokerDown: nobody has told them in time.
+            ProducerClosed: as `prepare`.
             LocalProtocolError: as `prepare`, on Kafka.
         """
         return _run(self._core.metadata(topic, timeout_s))

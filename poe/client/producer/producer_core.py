@@ -363,8 +363,10 @@ class ProducerCore:
         deadline_s = deadline_of(timeout_s)
         topic = self.topic(name)
         topic.check_taken()
+        self._check_open()
         if not (yield Wait(topic.up, deadline_s)):
             raise topic.unreachable()
+        self._check_open()
         topic.check_taken()
         return topic
 
@@ -382,8 +384,19 @@ class ProducerCore:
         topic = self.topic(name)
         if not (yield Wait(topic.known, deadline_s)):
             raise topic.unreachable()
+        if topic.metadata is None:
+            self._check_open()
         assert topic.metadata is not None
         return topic.metadata
+
+    def _check_open(self) -> None:
+        """Refuse to wait for brokers that are not asked any more.
+
+        Raises:
+            ProducerClosed: it is closed, or has failed.
+        """
+        if self._closed is not None:
+            raise self._closed.with_traceback(None)
 
     # ---- end ----------------------------------------------------------------------------------
 

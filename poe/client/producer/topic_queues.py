@@ -394,7 +394,10 @@ class TopicQueues:
                 outcome.abandon(error)
 
     def give_up_all(self, error: PoeError) -> list[Undelivered]:
-        """Fail all that is not delivered, and return it."""
+        """Fail all that is not delivered, and return it; wake who waits for brokers."""
+        for outcome in (self.known, self.up):
+            if outcome.value is None:
+                outcome.settle(value=False)
         return [
             Undelivered(
                 self.topic,

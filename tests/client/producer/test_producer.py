@@ -22,6 +22,7 @@ from poe.errors import (
     OptionError,
     Overloaded,
     PickerFailed,
+    PoeError,
     ProducerClosed,
     UnknownOption,
     WouldBlock,
@@ -300,6 +301,29 @@ def test_close_without_a_broker_ends_in_time_and_returns_what_it_has(topic):
     assert time.monotonic() - begun_s < 3.0
     assert [each.messages for each in undelivered] == [[b"a"], [Message(b"b", b"k")]]
     assert isinstance(delivery.exception(0), ProducerClosed)
+
+
+@pytest.mark.parametrize("name", ["prepare", "metadata"])
+def test_who_waits_for_a_broker_is_told_that_the_producer_was_closed(name):
+    producer = Producer(f"poe://127.0.0.1:{free_port()}", strategy="custom")
+    call = partial(getattr(producer, name), "t", timeout_s=30)
+    errors: list[PoeError] = []
+
+    def wait():
+        try:
+            call()
+        except PoeError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    wait_until(lambda: producer.info("t").state == "downtime")
+    producer.close()
+    thread.join(20)
+    assert [type(each) for each in errors] == [ProducerClosed]
+    for late in (call, partial(producer.pick, "t")):
+        with pytest.raises(ProducerClosed):
+            late()
 
 
 def test_a_producer_that_was_never_used_can_be_closed(url):
