@@ -11,7 +11,7 @@ from poe.client.consumer.source import ConsumerStatistics, Fetched, Received, St
 from poe.client.given_topics import Topics
 from poe.client.local_server import LocalServer
 from poe.errors import ConsumerClosed
-from poe.errors.timeout import check_timeout
+from poe.errors.timeout import limit_of
 
 T = TypeVar("T")
 
@@ -67,8 +67,7 @@ class AsyncConsumer:
 
     async def receive(self, timeout_s: float | None = None) -> list[Received]:
         """Return the next messages, see `Consumer.receive`."""
-        check_timeout(timeout_s)
-        await self._run(self._cursor.fill(timeout_s))
+        await self._run(self._cursor.fill(limit_of(timeout_s)))
         return self._cursor.take()
 
     async def position(self) -> dict[Any, int]:

@@ -16,7 +16,7 @@ from poe.client.consumer.source import ConsumerStatistics, Fetched, Received, St
 from poe.client.given_topics import Topics
 from poe.client.local_server import LocalServer
 from poe.errors import ConsumerClosed
-from poe.errors.timeout import check_timeout
+from poe.errors.timeout import limit_of
 
 
 class Consumer:
@@ -103,8 +103,7 @@ class Consumer:
                 own `timeout_s`.
             PoeError: the server's refusal.
         """
-        check_timeout(timeout_s)
-        self._fill(timeout_s)
+        self._fill(limit_of(timeout_s))
         return self._cursor.take()
 
     def position(self) -> dict[Any, int]:

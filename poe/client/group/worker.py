@@ -23,6 +23,7 @@ from poe.client.group.async_queue import AsyncQueue
 from poe.client.group.job import Job, reason_of
 from poe.client.local_server import LocalServer
 from poe.client.patience import NOT_LET_IN
+from poe.client.timeouts import deadline_of
 from poe.errors import (
     ActorDead,
     ConfigError,
@@ -165,16 +166,17 @@ class GroupWorker:
             ActorDead: it has given up: its slots have failed too often; the log tells why.
             GroupMismatch: the group is of another mode, or of other topics.
             UnknownGroup: somebody has deleted the group.
-            InvalidGroupName, OptionError: the server refuses the name or the options of the group.
+            InvalidGroupName, OptionError: the server refuses the name or the options of the group;
+                or `timeout_s` is no time.
             AuthenticationFailed, NotAuthorized, TlsFailed: it does not let the pool in.
         """
-        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        deadline_s = deadline_of(timeout_s)
         while not self._is_stopped.wait(_LOOK_S):
             if self._refusal is not None:
                 raise self._refusal
             if not self._system.is_alive(self._root):
                 raise ActorDead(self._root, "its slots have failed too often")
-            if deadline_s is not None and time.monotonic() >= deadline_s:
+            if time.monotonic() >= deadline_s:
                 return False
         return True
 

@@ -1,5 +1,7 @@
 """What consumers refuse before they ask a server."""
 
+import threading
+
 import pytest
 
 from poe.errors import OptionError, UnknownOption
@@ -35,3 +37,10 @@ def test_a_wrong_time_to_wait_is_an_error(node, consumer, timeout_s):
     with pytest.raises(OptionError, match=r"timeout_s is .*; use 0 or more seconds, or None"):
         reader.receive(timeout_s)
     assert values(reader.receive(10)) == [b"m"]
+
+
+@pytest.mark.parametrize("timeout_s", [float("inf"), 1e12, 10**400], ids=["inf", "1e12", "10^400"])
+def test_a_time_to_wait_may_be_as_long_as_it_likes(node, consumer, timeout_s):
+    reader = consumer(follow=True)
+    threading.Timer(0.05, node.put, ("t", b"m")).start()
+    assert values(reader.receive(timeout_s)) == [b"m"]

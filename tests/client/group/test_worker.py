@@ -206,3 +206,12 @@ def test_a_wrong_option_is_an_error_that_names_it(worker, option):
 def test_an_unknown_option_is_an_error(worker):
     with pytest.raises(UnknownOption):
         worker(print, threads=1)
+
+
+@pytest.mark.parametrize("timeout_s", [-1, "1", True, float("nan")])
+def test_a_wrong_time_to_join_is_an_error(worker, timeout_s):
+    with (
+        worker(print) as pool,
+        pytest.raises(OptionError, match=r"timeout_s is .*; use 0 or more seconds, or None"),
+    ):
+        pool.join(timeout_s)
