@@ -5,12 +5,14 @@ handing out what is there needs none.
 """
 
 import asyncio
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 from poe.client.consumer.hand import Hand
+from poe.client.consumer.loop_thread import FORKED
 from poe.client.consumer.poe_source import PoeSource
 from poe.client.consumer.source import (
     ConsumerOptions,
@@ -56,6 +58,7 @@ class Cursor:
         self._opens = Underway(ConsumerClosed)
         self._commits = Underway(ConsumerClosed)
         self._is_closed = False
+        self._pid = os.getpid()
 
     @property
     def is_member(self) -> bool:
@@ -73,13 +76,15 @@ class Cursor:
         return self._hand.has_some
 
     def check_open(self) -> None:
-        """Refuse to go on after `close`.
+        """Refuse to go on after `close`, and in a fork: the other process goes on with all of it.
 
         Raises:
-            ConsumerClosed: it was closed.
+            ConsumerClosed: it was closed, or is another process's.
         """
         if self._is_closed:
             raise ConsumerClosed
+        if self._pid != os.getpid():
+            raise ConsumerClosed(FORKED)
 
     async def open(self) -> None:
         """Find where to begin, if that was not done.

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _CLOSED = "it was closed"
-_FORKED = "it belongs to the process that this is a fork of"
+FORKED = "it belongs to the process that this is a fork of"
 
 
 class LoopThread:
@@ -64,7 +64,7 @@ class LoopThread:
     def _hand_over(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         if self._pid != os.getpid():
             coroutine.close()
-            raise self._ended(_FORKED)
+            raise self._ended(FORKED)
         # What is handed over before the end began is waited for there, and so not forgotten.
         with self._lock:
             if not self._end.alive:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from poe.client.async_retrying_socket import LEFT
 from poe.client.async_socket import AsyncSocket
+from poe.client.consumer.loop_thread import FORKED
 from poe.client.given_topics import Topics, topic_names
 from poe.client.group.held_lease import HeldLease
 from poe.client.group.job import Job
@@ -176,6 +177,7 @@ class QueueCore:
         self._counts: Counter[str] = Counter()
         self._why = ""
         self._is_closed = False
+        self._pid = os.getpid()
         self._failure: PoeError | None = None
 
         self._joining: asyncio.Task[None] | None = None
@@ -200,9 +202,11 @@ class QueueCore:
         """Hand a job out, if one is there.
 
         Raises:
-            QueueClosed: it was closed.
+            QueueClosed: it was closed, or this is a fork: the other process hands its jobs out.
             PoeError: the group could not be asked; it is asked again.
         """
+        if self._pid != os.getpid():  # before the lock, which nobody here may ever give back
+            raise QueueClosed(FORKED)
         with self._lock:
             if self._is_closed:
                 raise QueueClosed

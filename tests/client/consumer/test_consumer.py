@@ -553,13 +553,22 @@ def test_a_consumer_that_cannot_begin_is_closed(consumers):
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_process_is_told_to_make_its_own(node):
-    with Consumer(url(node), "t") as reader:
+@pytest.mark.parametrize(
+    "read",
+    [Consumer.receive, list, lambda reader: list(reader.batches())],
+    ids=["one", "loop", "batches"],
+)
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_forked_process_is_told_to_make_its_own(node, read, left):
+    """Also where something is left of what the other process has fetched, and hands out."""
+    node.put_many("t", [b"first", *[b"left"] * left])
+    with Consumer(url(node), "t", batch=1) as reader:
+        assert values(reader.receive()) == [b"first"]
         reading, writing = os.pipe()
         pid = os.fork()
         if not pid:
             try:
-                reader.receive()
+                read(reader)
             except ConsumerClosed as error:
                 reader.close()
                 os.write(writing, str(error).encode())
@@ -569,7 +578,7 @@ def test_a_forked_process_is_told_to_make_its_own(node):
         with os.fdopen(reading, "rb") as pipe:
             assert b"fork" in pipe.read()
         node.put("t", b"m")
-        assert values(reader) == [b"m"]
+        assert values(reader) == [*[b"left"] * left, b"m"]
 
 
 def test_the_statistics_are_a_copy(node, consumer):

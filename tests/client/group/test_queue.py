@@ -1,5 +1,6 @@
 """Work queues: each message to one member, acknowledged, tried again, or given up."""
 
+import os
 import threading
 
 import pytest
@@ -348,6 +349,23 @@ def test_who_only_looks_whether_there_is_a_job_gets_one_by_and_by(node, queue):
 
     wait_until(look)
     assert [job.value for job in found] == [b"m"]
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_process_is_told_to_make_its_own(node):
+    """And works on nothing that the other process has fetched, and hands out."""
+    node.put_many("jobs", VALUES)
+    with Queue(url(node), "jobs") as jobs:
+        jobs.get().ack()
+        pid = os.fork()
+        if not pid:
+            try:
+                jobs.get(timeout_s=0)
+            except QueueClosed as error:
+                os._exit(0 if "fork" in str(error) else 2)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert [job.value for job in take_all(jobs, 9)] == VALUES[1:]
 
 
 def test_a_group_of_another_mode_is_refused(node, queue):
