@@ -2,6 +2,7 @@
 
 import ssl
 from collections.abc import Generator
+from threading import current_thread, main_thread
 from typing import Any, Final, NamedTuple
 
 from poe.errors import PoeError
@@ -71,7 +72,10 @@ class Login:
             return None
         except PoeError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            # `sys.exit`, too, which ends no program from a thread of the library.
+            if not isinstance(error, Exception) and current_thread() is main_thread():
+                raise
             # Its words might be of the secret.
             reason = f"the function that gives the token has raised {type(error).__name__}"
             raise self._server.unreachable(reason) from error

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from poe.client import AsyncProducer, Delivery, Failed, Producer
-from poe.errors import MassageFailed, PickerFailed
+from poe.client import AsyncProducer, Consumer, Delivery, Failed, Producer, Token
+from poe.errors import ConnectFailed, MassageFailed, PickerFailed
 from poe.testing import broker
 from tests.waiting import wait_until
 
@@ -148,3 +148,23 @@ def test_close_tells_what_is_left_even_where_a_task_of_the_user_has_ended_the_lo
     assert left.messages == [b"left"]
     assert "actors have not ended" in caplog.text
     gc.collect()  # what the loop never came to is told of here, not in another test
+
+
+@EACH_END
+def test_a_function_for_the_token_that_ends_the_program_has_failed_and_is_asked_again(url, end):
+    asked = []
+
+    def token():
+        asked.append(None)
+        end()
+
+    quick = {"reconnect_min_s": 0.01, "reconnect_max_s": 0.01, "close_timeout_s": 0}
+    with Producer(url, credentials=Token(token), **quick) as producer:
+        producer.produce_async("t", b"waits")
+        wait_until(lambda: len(asked) > 20)
+        assert isinstance(producer.info("t").last_error, ConnectFailed)
+    with (
+        pytest.raises(ConnectFailed, match="the function that gives the token has raised"),
+        Consumer(url, "t", credentials=Token(token), timeout_s=0),
+    ):
+        pass
