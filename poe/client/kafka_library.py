@@ -23,8 +23,10 @@ from poe.protocol.server import Server
 Client = TypeVar("Client")
 
 _TOPIC = re.compile(rb"[A-Za-z0-9._-]{1,249}")
-_SOCKET_MAX_S = 300.0
-"""librdkafka's limit."""
+_SOCKET_MIN_MS, _SOCKET_MAX_MS = 10, 300_000
+_RECONNECT_MAX_MS = 3_600_000
+_MESSAGE_MAX_MS = 2**31 - 1
+"""librdkafka's limits; of a greater number it takes what 32 bits hold."""
 
 _OURS = {
     "bootstrap.servers": "the url",
@@ -83,8 +85,24 @@ def open_client(
 
 
 def socket_timeout_ms(request_timeout_s: float) -> int:
-    """Return option `request_timeout_s` as librdkafka takes it: rounded up, and 5 min at most."""
-    return math.ceil(1000 * min(request_timeout_s, _SOCKET_MAX_S))
+    """Return option `request_timeout_s` as librdkafka takes it: rounded up, 10 ms to 5 min."""
+    return max(_SOCKET_MIN_MS, _milliseconds(request_timeout_s, _SOCKET_MAX_MS))
+
+
+def reconnect_ms(wait_s: float) -> int:
+    """Return `reconnect_min_s` or `reconnect_max_s` as librdkafka takes it: an hour at most."""
+    return _milliseconds(wait_s, _RECONNECT_MAX_MS)
+
+
+def message_timeout_ms(delivery_timeout_s: float | None) -> int:
+    """Return how long librdkafka tries; 0, for ever, also for more than the 24 days it counts."""
+    if delivery_timeout_s is None or 1000 * delivery_timeout_s > _MESSAGE_MAX_MS:
+        return 0
+    return _milliseconds(delivery_timeout_s, _MESSAGE_MAX_MS)
+
+
+def _milliseconds(seconds: float, most_ms: int) -> int:
+    return math.ceil(min(1000 * seconds, most_ms))
 
 
 def kafka_name(topic: bytes) -> str:

@@ -12,7 +12,6 @@ what runs for each report is as little as possible.
 import asyncio
 import ctypes
 import logging
-import math
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -24,7 +23,14 @@ from weakref import WeakSet
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from poe.client.in_thread import in_thread
-from poe.client.kafka_library import error_of, kafka_name, open_client, socket_timeout_ms
+from poe.client.kafka_library import (
+    error_of,
+    kafka_name,
+    message_timeout_ms,
+    open_client,
+    reconnect_ms,
+    socket_timeout_ms,
+)
 from poe.client.producer.delivery import Outcome
 from poe.client.producer.kafka_answers import Answers, Sending
 from poe.client.producer.producer_options import OTHERS, ProducerOptions
@@ -232,10 +238,10 @@ class KafkaTransport:
             "linger.ms": 0,
             "queue.buffering.max.messages": 0,
             "queue.buffering.max.kbytes": _KILOBYTES_MAX,
-            "message.timeout.ms": math.ceil(1000 * (self._timeout_s or 0.0)),
+            "message.timeout.ms": message_timeout_ms(self._timeout_s),
             "socket.timeout.ms": socket_timeout_ms(self._request_timeout_s),
-            "reconnect.backoff.ms": math.ceil(1000 * options.reconnect_min_s),
-            "reconnect.backoff.max.ms": math.ceil(1000 * options.reconnect_max_s),
+            "reconnect.backoff.ms": reconnect_ms(options.reconnect_min_s),
+            "reconnect.backoff.max.ms": reconnect_ms(options.reconnect_max_s),
             "error_cb": self._note_error,
         }
 

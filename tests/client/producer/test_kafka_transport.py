@@ -245,6 +245,27 @@ async def test_messages_that_are_too_old_are_given_up(cluster):
     sender.transport.close()
 
 
+@pytest.mark.parametrize(
+    ("options", "setting", "expected"),
+    [
+        ({"delivery_timeout_s": 2147483.647}, "message.timeout.ms", 2**31 - 1),
+        ({"delivery_timeout_s": 50 * 86_400}, "message.timeout.ms", 0),
+        ({"delivery_timeout_s": 1e300}, "message.timeout.ms", 0),
+        ({"request_timeout_s": 1e-9}, "socket.timeout.ms", 10),
+        ({"request_timeout_s": 1e300}, "socket.timeout.ms", 300_000),
+        ({"reconnect_min_s": 1e5, "reconnect_max_s": 1e300}, "reconnect.backoff.ms", 3_600_000),
+        ({"reconnect_max_s": 1e300}, "reconnect.backoff.max.ms", 3_600_000),
+    ],
+)
+def test_a_time_that_librdkafka_does_not_know_is_the_nearest_that_it_does(
+    options, setting, expected
+):
+    """It takes what is left of a greater number: 50 days were 7 hours."""
+    sender = Sender("kafka://127.0.0.1:1", **options)
+    assert sender.transport._settings()[setting] == expected  # noqa: SLF001 - what it is told
+    sender.transport.close()
+
+
 async def test_what_a_closed_transport_has_is_given_up(cluster, sender):
     await sender.send(b"a")
     cluster.set_latency(5)
