@@ -354,6 +354,9 @@ class PoeLink:
         except PoeError as error:
             self._loop.call_soon_threadsafe(done, error)
             return
+        except BaseException:  # a signal's: the batch counts as sent, and nobody would answer it
+            self._loop.call_soon_threadsafe(self._lose, _INTERRUPTED)
+            raise
         self._write(frame, done)
 
     def _write(self, frame: bytes, done: Callable[[Any], bool]) -> None:

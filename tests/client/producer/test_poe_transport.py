@@ -416,6 +416,22 @@ async def test_behind_a_frame_of_which_an_interrupt_has_sent_a_part_nothing_is_s
     assert sum(map(len, received)) == 30
 
 
+async def test_an_interrupt_before_a_batch_is_sent_ends_the_connection_too(monkeypatch):
+    """Else its queue would wait for an answer until the request has timed out."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    lost: list[str] = []
+    with ScriptedServer(Peer.wait_closed) as server:
+        link = await link_to(server, lost.append)
+        monkeypatch.setattr(poe_transport, "put_frame", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            link.send(outgoing(b"a"), Answers())
+        await asyncio.sleep(0)
+        assert lost == ["a call was interrupted"]
+
+
 async def test_an_interrupt_while_a_reply_is_handed_out_gives_none_to_another_request(monkeypatch):
     def script(peer: Peer) -> None:
         peer.receive()
