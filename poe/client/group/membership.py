@@ -11,13 +11,13 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from poe.client.async_retrying_socket import AsyncRetryingSocket
 from poe.client.async_socket import AsyncSocket
 from poe.client.patience import pause_after
 from poe.client.server_order import ServerOrder
-from poe.errors import GroupFenced, PoeError
+from poe.errors import GroupFenced, PoeError, RemoteProtocolError
 
 T = TypeVar("T")
 
@@ -87,6 +87,34 @@ class Work(Protocol):
 
     def failed(self, error: PoeError) -> None:
         """Note that the group could not be asked; it is asked again."""
+
+
+class _Told(NamedTuple):
+    """What a group answers to a member that joins, or is heard of."""
+
+    generation: int
+    granted: Mapping[bytes, Sequence[Any]]
+    revoke: Sequence[bytes]
+    beat_s: float
+
+    @classmethod
+    def from_map(cls, content: Any, op: str, beat_s: float) -> Self:  # noqa: ANN401 - to be checked
+        """Take an answer; `beat_s` counts where it tells none.
+
+        Raises:
+            RemoteProtocolError: it is no such answer.
+        """
+        try:
+            granted = {
+                bytes(name): (bytes(topic), int(partition), at and (int(at[0]), *at[1:]))
+                for name, (topic, partition, at) in content["granted"].items()
+            }
+            revoke = [bytes(name) for name in content.get("revoke", ())]
+            beat_s = float(content.get("heartbeat_s", beat_s))
+            return cls(int(content["generation"]), granted, revoke, beat_s)
+        except (AttributeError, TypeError, KeyError, IndexError, ValueError) as error:
+            msg = f"the answer to {op} is {content!r:.200}"
+            raise RemoteProtocolError(msg) from error
 
 
 class Membership:
@@ -195,19 +223,28 @@ class Membership:
             "owned": self._work.owned(),
             "wait_s": self.beat_s,
         }
-        beat = self._control("group_heartbeat", said)
-        told = await self._beat_socket.call(beat, self.beat_s)
-        self.generation = told["generation"]
-        if not await self._work.heard(told["granted"], told["revoke"]):
+        told = await self._say("group_heartbeat", said, self.beat_s)
+        if not await self._work.heard(told.granted, told.revoke):
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, begin_s + self.beat_s - clock_s())):
                     await self._hurry.wait()
 
     async def _join(self) -> None:
-        told = await self._beat_socket.call(self._control("group_join", self._info.as_map()))
-        self.generation = told["generation"]
-        self.beat_s = told["heartbeat_s"]
-        await self._work.heard(told["granted"], ())
+        told = await self._say("group_join", self._info.as_map())
+        self.beat_s = told.beat_s
+        await self._work.heard(told.granted, ())
+
+    async def _say(self, op: str, arguments: Mapping[str, Any], extra_s: float = 0.0) -> _Told:
+        """Say something to the group, and return what it answers; the generation is noted.
+
+        Raises:
+            RemoteProtocolError: that makes no sense.
+            PoeError: as `ask`.
+        """
+        answer = await self._beat_socket.call(self._control(op, arguments), extra_s)
+        told = _Told.from_map(answer, op, self.beat_s)
+        self.generation = told.generation
+        return told
 
     async def _join_anew(self) -> None:
         """Begin from nothing, but where another start of the same instance is there now."""

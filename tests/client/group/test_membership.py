@@ -1,0 +1,95 @@
+"""One member of a group, told what a script says."""
+
+import asyncio
+
+import pytest
+
+from poe.client.group import membership
+from poe.client.group.membership import MemberInfo, Membership
+from poe.errors import PoeError, RemoteProtocolError
+
+JOINED = {"generation": 1, "heartbeat_s": 0.01, "granted": {b"t": [b"t", 0, None]}}
+BEAT = {"generation": 1, "granted": {}, "revoke": []}
+NONSENSE = [None, 7, "text", [], {}, {**JOINED, "generation": None}, {**JOINED, "granted": 7},
+            {**JOINED, "granted": {b"t": [b"t", 0]}}]  # fmt: skip
+
+
+class Script:
+    """The connections of a member, which answer in turn; then all is well."""
+
+    def __init__(self, *answers):
+        self._answers = list(answers)
+        self.beats = 0
+        self.has_beaten = asyncio.Event()
+        """Set after some heartbeats."""
+
+    def socket(self, _on_lost):
+        return self
+
+    async def call(self, request, _extra_s=0.0):
+        return await request(self)
+
+    async def control(self, op, **_):
+        self.beats += op == "group_heartbeat"
+        if self.beats > 3:
+            self.has_beaten.set()
+        await asyncio.sleep(0)
+        return self._answers.pop(0) if self._answers else BEAT
+
+    async def close(self):
+        pass
+
+
+class Work:
+    """What a member has of its group."""
+
+    def __init__(self):
+        self.granted = {}
+        self.failures: list[PoeError] = []
+
+    def owned(self):
+        return list(self.granted)
+
+    async def heard(self, granted, revoke):
+        self.granted.update(granted)
+        return False
+
+    def failed(self, error):
+        self.failures.append(error)
+
+
+def member(*answers):
+    script, work = Script(*answers), Work()
+    info = MemberInfo(group="g", mode="ordered", topics=[b"t"])
+    return Membership(script, info, work, print), script, work
+
+
+async def test_a_member_is_told_the_position_of_each_unit_and_what_was_kept_with_it():
+    granted = {b"t": [b"t", 0, None], b"u": [b"u", 1, [7, b"kept"]]}
+    joined, _, work = member({**JOINED, "granted": granted})
+    await joined.open()
+    assert work.granted == {b"t": (b"t", 0, None), b"u": (b"u", 1, (7, b"kept"))}
+    await joined.close()
+
+
+@pytest.mark.parametrize("answer", NONSENSE, ids=repr)
+async def test_a_join_whose_answer_makes_no_sense_is_an_error(answer):
+    joining, _, work = member(answer)
+    with pytest.raises(RemoteProtocolError, match="the answer to group_join is"):
+        await joining.open()
+    assert not work.granted
+
+
+@pytest.mark.parametrize("answer", NONSENSE, ids=repr)
+async def test_a_member_whose_group_answers_without_sense_goes_on_being_heard_of(
+    answer, monkeypatch
+):
+    """Else others would get what it still works on."""
+    monkeypatch.setattr(membership, "_PAUSE_S", 0.0)
+    joined, script, work = member(JOINED, answer)
+    await joined.open()
+    async with asyncio.timeout(5):
+        await script.has_beaten.wait()
+    assert [type(each) for each in work.failures] == [RemoteProtocolError]
+    assert work.owned() == [b"t"]
+    await joined.close()
