@@ -341,10 +341,10 @@ class QueueCore:
                     await self._tell()
         except (PoeError, TimeoutError) as error:
             _log.warning("group %s: messages that are done may come again: %s", self.group, error)
-        await asyncio.gather(self._membership.close(), self._puts.end(_CLOSE_S))
-        with self._lock:
+        with self._lock:  # nobody is told any more what becomes of them
             for lease in self._leases.values():
                 lease.is_lost = True
+        await asyncio.gather(self._membership.close(), self._puts.end(_CLOSE_S))
         await asyncio.gather(self._lease_socket.close(), self._put_socket.close())
 
     # ---- for the membership -------------------------------------------------------------------

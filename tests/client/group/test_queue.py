@@ -308,6 +308,25 @@ def test_whoever_waits_is_told_that_the_queue_is_closed(node, queues):
         jobs.get()
 
 
+def test_what_is_acknowledged_while_the_queue_leaves_is_told_to_be_too_late(node, monkeypatch):
+    """What became of jobs was told by then, and others have this one at once."""
+    leave = membership.Membership.close
+    late: list[LeaseLost] = []
+
+    async def acknowledge_and_leave(member):
+        try:
+            job.ack()
+        except LeaseLost as error:
+            late.append(error)
+        await leave(member)
+
+    node.put("jobs", b"m")
+    with Queue(url(node), "jobs") as jobs:
+        job = jobs.get()
+        monkeypatch.setattr(membership.Membership, "close", acknowledge_and_leave)
+    assert len(late) == 1
+
+
 @pytest.mark.parametrize("call", [Queue.get, lambda jobs: jobs.put(b"m")], ids=["get", "put"])
 def test_whoever_waits_for_a_server_is_told_that_the_queue_is_closed(caplog, monkeypatch, call):
     """However long the queue itself would go on trying."""
