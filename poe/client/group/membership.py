@@ -138,7 +138,8 @@ class Membership:
         self._ask_socket = reach.socket(on_lost)
         self._asking = asyncio.Lock()
         self._beating: asyncio.Task[None] | None = None
-        self._has_tried = False
+        self._has_asked = False
+        """Whether a server was reached, which may count it as a member."""
         self._hurry = asyncio.Event()
         self.beat_s = 0.0
 
@@ -150,7 +151,6 @@ class Membership:
             PoeError: another refusal, or no server could be reached.
         """
         if self._beating is None:
-            self._has_tried = True
             await self._join()
             self._beating = asyncio.create_task(self._beat())
 
@@ -164,7 +164,7 @@ class Membership:
         if beating is not None:
             beating.cancel()
             await asyncio.gather(beating, return_exceptions=True)
-        if self._has_tried:
+        if self._has_asked:
             try:
                 async with asyncio.timeout(_CLOSE_S):
                     await self.ask("group_leave", **last)
@@ -271,4 +271,9 @@ class Membership:
     ) -> Callable[[AsyncSocket], Awaitable[Any]]:
         """Return what asks the group."""
         arguments = {"group": self._info.group, "member": self.id, **arguments}
-        return lambda socket: socket.control(op, **arguments)
+
+        def ask(socket: AsyncSocket) -> Awaitable[Any]:
+            self._has_asked = True
+            return socket.control(op, **arguments)
+
+        return ask

@@ -14,7 +14,6 @@ import pytest
 from poe import Node
 from poe.client.consumer.async_consumer import AsyncConsumer
 from poe.client.consumer.consumer import Consumer
-from poe.client.group import membership
 from poe.errors import (
     CallTimeout,
     ConnectFailed,
@@ -473,10 +472,9 @@ CALLS = pytest.mark.parametrize(
 
 @CALLS
 def test_a_thread_that_waits_for_a_server_is_told_that_the_consumer_was_closed(
-    caplog, monkeypatch, call, options
+    caplog, call, options
 ):
     """However long the consumer itself would go on trying."""
-    monkeypatch.setattr(membership, "_CLOSE_S", 0.05)
     reader = Consumer(f"poe://127.0.0.1:{free_port()}", "t", timeout_s=30, **options)
     errors: list[Exception] = []
 

@@ -6,7 +6,7 @@ import pytest
 
 from poe.client.group import membership
 from poe.client.group.membership import MemberInfo, Membership
-from poe.errors import PoeError, RemoteProtocolError
+from poe.errors import ConnectFailed, PoeError, RemoteProtocolError
 
 JOINED = {"generation": 1, "heartbeat_s": 0.01, "granted": {b"t": [b"t", 0, None]}}
 BEAT = {"generation": 1, "granted": {}, "revoke": []}
@@ -20,6 +20,8 @@ class Script:
     def __init__(self, *answers):
         self._answers = list(answers)
         self.beats = 0
+        self.ops: list[str] = []
+        self.is_away = False
         self.has_beaten = asyncio.Event()
         """Set after some heartbeats."""
 
@@ -27,9 +29,12 @@ class Script:
         return self
 
     async def call(self, request, _extra_s=0.0):
+        if self.is_away:
+            raise ConnectFailed("host", 1, "refused")
         return await request(self)
 
     async def control(self, op, **_):
+        self.ops.append(op)
         self.beats += op == "group_heartbeat"
         if self.beats > 3:
             self.has_beaten.set()
@@ -93,3 +98,22 @@ async def test_a_member_whose_group_answers_without_sense_goes_on_being_heard_of
     assert [type(each) for each in work.failures] == [RemoteProtocolError]
     assert work.owned() == [b"t"]
     await joined.close()
+
+
+async def test_who_never_reached_a_server_has_no_group_to_leave():
+    """And is not kept waiting for one that could be told."""
+    joining, script, _ = member(JOINED)
+    script.is_away = True
+    with pytest.raises(ConnectFailed):
+        await joining.open()
+    script.is_away = False
+    await joining.close()
+    assert script.ops == []
+
+
+async def test_who_may_have_joined_leaves():
+    joining, script, _ = member(None)
+    with pytest.raises(RemoteProtocolError):
+        await joining.open()
+    await joining.close()
+    assert script.ops == ["group_join", "group_leave"]

@@ -330,8 +330,7 @@ def test_what_is_acknowledged_while_the_queue_leaves_is_told_to_be_too_late(node
 @pytest.mark.parametrize("call", [Queue.get, lambda jobs: jobs.put(b"m")], ids=["get", "put"])
 def test_whoever_waits_for_a_server_is_told_that_the_queue_is_closed(caplog, monkeypatch, call):
     """However long the queue itself would go on trying."""
-    for module in (membership, queue_core):
-        monkeypatch.setattr(module, "_CLOSE_S", 0.05)
+    monkeypatch.setattr(queue_core, "_CLOSE_S", 0.05)
     jobs = Queue(f"poe://127.0.0.1:{free_port()}", "jobs", timeout_s=30)
     errors: list[Exception] = []
 
