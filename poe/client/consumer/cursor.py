@@ -176,8 +176,10 @@ class Cursor:
         if isinstance(start, Mapping):
             await self._open()
             start = {**(self.position or {}), **start}
-        await self._stop_filling()
+        # At once: whoever is cancelled behind this goes on, as the next one, where he was.
         self._put_away()
+        self._is_begun = False
+        await self._stop_filling()
         async with self._opening:
             await self._begin(start)
 

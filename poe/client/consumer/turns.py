@@ -87,11 +87,11 @@ class Turns(Generic[R]):
                     return None
 
     async def close(self) -> None:
-        """Give up what was begun, and close all readers."""
-        tasks, self._tasks, readers, self._readers = self._tasks, {}, self._readers, []
-        self._idle = []
+        """Give up what was begun, and close all readers; cancelled, it is to be called again."""
+        tasks, self._tasks, self._idle = self._tasks, {}, []
         await _give_up(tasks.values())
-        await asyncio.gather(*(reader.close() for reader in readers))
+        await asyncio.gather(*(reader.close() for reader in self._readers))
+        self._readers = []
 
     async def _next_read(self) -> Turn[R] | None:
         """Return what the first that is done of the reads under way has come to."""

@@ -181,6 +181,27 @@ def test_a_seek_that_fails_half_way_goes_on_where_it_was(tmp_path, consumers):
 # ---- partitions ---------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("turns", range(12))
+@pytest.mark.parametrize("options", [{}, {"group": "g"}], ids=["alone", "group"])
+async def test_a_seek_that_is_cancelled_leaves_nothing_out_and_brings_nothing_twice(
+    node, turns, options
+):
+    """Wherever it is, and though what comes next was fetched already."""
+    node.put_many("t", VALUES)
+    async with AsyncConsumer(url(node), "t", batch=1, fetch_bytes=1, **options) as reader:
+        found = [(await reader.receive())[0].value]
+        while await reader.receive(timeout_s=0):
+            found.append(VALUES[len(found)])
+        await asyncio.sleep(0.05)  # for what is fetched meanwhile
+        seeking = asyncio.ensure_future(reader.seek({}))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        seeking.cancel()
+        await asyncio.gather(seeking, return_exceptions=True)
+        found += [each.value async for each in reader]
+    assert found == VALUES
+
+
 def test_partitions_are_topics_and_come_each_in_order(node, consumer):
     for number in range(30):
         node.put(f"t-{number % 3}", b"%d" % number)
