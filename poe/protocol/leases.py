@@ -239,7 +239,22 @@ class LeaseReply:
         try:
             fields: Any = msgpack.unpackb(body[_SIZE.size : _SIZE.size + size], use_list=False)
             lease = Lease._make(fields)
+            if not _is_lease(lease):
+                _refuse("lease", tuple(lease), "one")
         except (TypeError, ValueError, msgpack.UnpackException) as error:
             msg = f"lease reply of {len(body)} bytes is malformed"
             raise RemoteProtocolError(msg) from error
         return cls(lease, IndexedReply.decode(body[_SIZE.size + size :]).records)
+
+
+def _is_lease(lease: Lease) -> bool:
+    """Return whether the fields are what they should be; who works with them takes them for it."""
+    id_, topic, after, last, attempts, left_s, lost, why = lease
+    numbers = (id_, after, last, attempts, *lost)
+    return (
+        all(type(each) is int and 0 <= each <= _U64_MAX for each in numbers)
+        and type(topic) is bytes
+        and type(left_s) in {int, float}
+        and math.isfinite(left_s)
+        and type(why) is str
+    )

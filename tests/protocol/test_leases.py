@@ -147,3 +147,14 @@ def test_a_reply_without_a_lease_has_no_records():
 def test_a_malformed_reply_is_refused(body):
     with pytest.raises(RemoteProtocolError):
         LeaseReply.decode(memoryview(body))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("id", "1"), ("id", -1), ("topic", "jobs"), ("after", None), ("last", 1.5), ("attempts", ""),
+     ("left_s", "30"), ("left_s", float("nan")), ("lost", 4), ("lost", ("4",)), ("why", None)],
+)  # fmt: skip
+def test_a_reply_with_a_lease_that_is_none_is_refused(field, value):
+    lease = Lease(5, b"jobs", 3, 9, 1, 29.5)._replace(**{field: value})
+    with pytest.raises(RemoteProtocolError, match="malformed"):
+        LeaseReply.decode(memoryview(LeaseReply.head(lease, b"", 0))[6:])
