@@ -72,12 +72,12 @@ class LoopThread:
                 raise self._ended(_CLOSED)
             return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
-    def close(self) -> None:
-        """End the thread; return when it has ended."""
+    def close(self, timeout_s: float | None = None) -> None:
+        """End the thread; return when it has ended, or after `timeout_s`."""
         if self._pid == os.getpid():
             with self._lock:
                 self._end()
-            self._thread.join()
+            self._thread.join(timeout_s)
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

@@ -7,6 +7,7 @@ A slot has one job at a time. Its handler runs in a thread, or as a coroutine on
 handlers have to themselves, so that neither keeps the queue from being heard of.
 """
 
+import asyncio
 import inspect
 import logging
 import threading
@@ -53,6 +54,8 @@ _INTENSITY: Final = 10
 """Restarts of each slot within `_PERIOD_S`, after which the pool gives up."""
 _PERIOD_S: Final = 3600
 _LOOK_S = 0.2
+_CANCEL_S = 5.0
+"""A coroutine that does not end when it is cancelled is waited for no longer."""
 _FINAL: Final = (
     *NOT_LET_IN,
     NotAuthorized,
@@ -141,7 +144,7 @@ class GroupWorker:
         if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
             getattr(handler, "__call__", None)  # noqa: B004 - of an object whose call is a coroutine
         ):
-            self._loop = LoopThread("handlers", _nothing, QueueClosed)
+            self._loop = LoopThread("handlers", _cancel_all, QueueClosed)
         shutdown_s = self._options.stop_timeout_s
         slot = ChildSpec(
             id="slot",
@@ -174,7 +177,7 @@ class GroupWorker:
         while not self._is_stopped.wait(_LOOK_S):
             if self._refusal is not None:
                 raise self._refusal
-            if not self._system.is_alive(self._root):
+            if self._root is not None and not self._system.is_alive(self._root):
                 raise ActorDead(self._root, "its slots have failed too often")
             if time.monotonic() >= deadline_s:
                 return False
@@ -183,8 +186,8 @@ class GroupWorker:
     def stop(self) -> None:
         """Take no more jobs, let those that run end, and leave. Twice is harmless.
 
-        What runs for longer than `stop_timeout_s` goes on in its thread, but its message is
-        another member's to try.
+        What runs for longer than `stop_timeout_s` goes on in its thread, or is cancelled where it
+        is a coroutine, but its message is another member's to try.
         """
         with self._stopping:
             if self._is_stopped.is_set():
@@ -196,7 +199,7 @@ class GroupWorker:
             finally:
                 self._queue.close_now()
                 if self._loop is not None:
-                    self._loop.close()
+                    self._loop.close(_CANCEL_S)
                 self._system.shutdown()
                 self._is_stopped.set()
 
@@ -278,5 +281,6 @@ async def _await(handler: Handler, job: Job) -> None:
         await handler(job)  # type: ignore[misc]  # it was looked at
 
 
-async def _nothing() -> None:
-    pass
+async def _cancel_all() -> None:
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()

@@ -3,10 +3,12 @@
 import asyncio
 import logging
 import threading
+import time
 
 import pytest
 
 from poe.client import GroupWorker
+from poe.client.group import worker as worker_module
 from poe.client.group.job import reason_of
 from poe.errors import (
     ActorDead,
@@ -153,6 +155,40 @@ def test_a_stop_waits_no_longer_than_it_may(node, worker):
     with worker(lambda job: found.append((job.value, job.attempts))):
         wait_until(lambda: found == [(b"long", 0)])
     may_end.set()
+
+
+@pytest.mark.parametrize("kind", ["waits", "stubborn", "blocking"])
+def test_a_stop_waits_no_longer_for_coroutines_either(node, worker, monkeypatch, kind):
+    """Those that wait are cancelled; the others go on in their thread."""
+    monkeypatch.setattr(worker_module, "_CANCEL_S", 0.05)
+    begun, goes_on = threading.Event(), threading.Event()
+
+    async def hang(job):
+        begun.set()
+        if kind == "blocking":
+            goes_on.wait(20)
+        while not goes_on.is_set():
+            try:
+                await asyncio.sleep(20)
+            except asyncio.CancelledError:
+                if kind == "waits":
+                    raise
+
+    node.put("jobs", b"m")
+    pool = worker(hang, concurrency=1, stop_timeout_s=0.05)
+    pool.start()
+    assert begun.wait(20)
+    begun_s = time.monotonic()
+    pool.stop()
+    assert time.monotonic() - begun_s < 10
+    goes_on.set()
+    assert pool.join()
+    (unit,) = node.control("group", group="workers")["units"]
+    assert not unit["leases"], "its message is another member's to try"
+
+
+def test_a_pool_that_has_not_begun_may_be_waited_for(worker):
+    assert not worker(print).join(timeout_s=0)
 
 
 def test_a_pool_whose_slots_fail_too_often_says_so(node, worker, monkeypatch, caplog):
