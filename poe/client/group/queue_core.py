@@ -264,6 +264,30 @@ class QueueCore:
 
     # ---- on the event loop --------------------------------------------------------------------
 
+    async def has_joined(self, timeout_s: float) -> bool:
+        """Join the group, if that was not done; False where it takes longer.
+
+        Raises:
+            QueueClosed: it is closed, or was while this waited.
+            PoeError: a refusal, or no server could be reached; the next call tries it again.
+        """
+        if self._is_closed:
+            raise QueueClosed
+        joining = self._joining
+        if joining is None:
+            joining = self._joining = asyncio.create_task(self._join())
+        if not joining.done():
+            # It goes on when this has given up: who looks often and shortly would else never join.
+            await asyncio.wait((joining,), timeout=timeout_s)
+        if not joining.done():
+            return False
+        if joining.cancelled():
+            raise QueueClosed
+        if joining.exception() is not None and self._joining is joining:
+            self._joining = None
+        joining.result()
+        return True
+
     async def wait(self, timeout_s: float) -> bool:
         """Wait until there may be a job; False where there was none in time.
 
@@ -273,7 +297,7 @@ class QueueCore:
             PoeError: another refusal, or no server could be reached.
         """
         deadline_s = time.monotonic() + timeout_s
-        if not await self._has_joined(timeout_s):
+        if not await self.has_joined(timeout_s):
             return False
         if self._has_some():
             return True
@@ -372,30 +396,6 @@ class QueueCore:
         self._wake_all()
 
     # ---- inside -------------------------------------------------------------------------------
-
-    async def _has_joined(self, timeout_s: float) -> bool:
-        """Join the group, if that was not done; False where it takes longer.
-
-        Raises:
-            QueueClosed: it is closed, or was while this waited.
-            PoeError: a refusal, or no server could be reached; the next call tries it again.
-        """
-        if self._is_closed:
-            raise QueueClosed
-        joining = self._joining
-        if joining is None:
-            joining = self._joining = asyncio.create_task(self._join())
-        if not joining.done():
-            # It goes on when this has given up: who looks often and shortly would else never join.
-            await asyncio.wait((joining,), timeout=timeout_s)
-        if not joining.done():
-            return False
-        if joining.cancelled():
-            raise QueueClosed
-        if joining.exception() is not None and self._joining is joining:
-            self._joining = None
-        joining.result()
-        return True
 
     async def _join(self) -> None:
         self._loop = asyncio.get_running_loop()

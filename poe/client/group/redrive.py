@@ -18,6 +18,7 @@ from poe.client.consumer.source import Received
 from poe.client.group.dead_letter import DeadLetter
 from poe.client.group.queue import Queue
 from poe.errors import CorruptRecord, InvalidEnvelope, OptionError, UnknownGroup
+from poe.errors.timeout import FOR_EVER_S
 from poe.protocol import DescribedTopic, Socket
 from poe.protocol.envelope import encode
 from poe.record import POINTER_MAX
@@ -138,6 +139,8 @@ def _deal(  # noqa: PLR0913, PLR0917 - as `redrive`, and what is done
             allowed = "none: of a queue across nodes all letters are dealt with"
             raise OptionError("choice", topic_text(topic), allowed)
         with Queue(url, topic, group=redriver(group), **entry) as letters:
+            # How long it takes to join says nothing of letters.
+            letters._loop.run(letters._core.has_joined(FOR_EVER_S))  # noqa: SLF001 - nobody else asks
             while (job := letters.get(timeout_s=_LETTERS_S)) is not None:
                 with job:
                     count += handle([Letter(0, job.value or b"")])

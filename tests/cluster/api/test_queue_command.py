@@ -1,5 +1,6 @@
 """`poe queue`, `poe put --queue` and `poe work` at a node of a cluster."""
 
+import asyncio
 import json
 import sys
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import pytest
 
 from poe import client
+from poe.client.group import redrive
+from poe.client.group.membership import Membership
 from poe.cluster.batch import BATCH_BYTES_MAX, PUT_BYTES_MAX
 from poe.errors import PutTooLarge
 from poe.record import RECORD_HEADER_BYTES
@@ -117,6 +120,22 @@ def test_dead_letters_of_a_queue_are_shown_and_put_back(node, run):
     assert run("queue", "redrive", "mailers") == "1 message put back\n"
     assert taken(node, "jobs", 1, group="mailers") == [b"bad"]
     assert run("queue", "redrive", "mailers") == "0 messages put back\n"
+
+
+def test_letters_are_put_back_however_long_it_takes_to_join_their_group(node, run, monkeypatch):
+    join = Membership.open
+
+    async def join_late(member):
+        await asyncio.sleep(1.5 * redrive._LETTERS_S)  # noqa: SLF001 - how long one is waited for
+        await join(member)
+
+    run("queue", "put", "jobs", "bad")
+    with node.queue("jobs", group="mailers") as queue:
+        queue.get(timeout_s=5).dead("no hope")
+        wait_until(lambda: "no hope" in _dead(run), 5)
+    monkeypatch.setattr(redrive, "_LETTERS_S", 0.5)
+    monkeypatch.setattr(Membership, "open", join_late)
+    assert run("queue", "redrive", "mailers") == "1 message put back\n"
 
 
 def test_a_redrive_of_nothing_leaves_no_group_that_is_in_the_way_later(node, run):
