@@ -1,6 +1,7 @@
 """One member of a group, told what a script says."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,12 @@ from poe.errors import ConnectFailed, PoeError, RemoteProtocolError
 
 JOINED = {"generation": 1, "heartbeat_s": 0.01, "granted": {b"t": [b"t", 0, None]}}
 BEAT = {"generation": 1, "granted": {}, "revoke": []}
-NONSENSE = [None, 7, "text", [], {}, {**JOINED, "generation": None}, {**JOINED, "granted": 7},
-            {**JOINED, "granted": {b"t": [b"t", 0]}}]  # fmt: skip
+NONSENSE: list[Any] = [
+    *(None, 7, "text", [], {}),
+    {**JOINED, "generation": None},
+    {**JOINED, "granted": 7},
+    {**JOINED, "granted": {b"t": [b"t", 0]}},
+]
 
 
 class Script:
@@ -49,7 +54,7 @@ class Work:
     """What a member has of its group."""
 
     def __init__(self):
-        self.granted = {}
+        self.granted: dict[bytes, Any] = {}
         self.failures: list[PoeError] = []
 
     def owned(self):
@@ -59,12 +64,16 @@ class Work:
         self.granted.update(granted)
         return False
 
+    async def lost(self):
+        self.granted = {}
+
     def failed(self, error):
         self.failures.append(error)
 
 
 def member(*answers):
-    script, work = Script(*answers), Work()
+    work = Work()
+    script: Any = Script(*answers)
     info = MemberInfo(group="g", mode="ordered", topics=[b"t"])
     return Membership(script, info, work, print), script, work
 

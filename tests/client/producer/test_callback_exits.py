@@ -152,7 +152,7 @@ def test_close_tells_what_is_left_even_where_a_task_of_the_user_has_ended_the_lo
 
 @EACH_END
 def test_a_function_for_the_token_that_ends_the_program_has_failed_and_is_asked_again(url, end):
-    asked = []
+    asked: list[None] = []
 
     def token():
         asked.append(None)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from typing import Any
 
 import pytest
 
@@ -261,9 +262,9 @@ def test_a_time_that_librdkafka_does_not_know_is_the_nearest_that_it_does(
     options, setting, expected
 ):
     """It takes what is left of a greater number: 50 days were 7 hours."""
-    sender = Sender("kafka://127.0.0.1:1", **options)
-    assert sender.transport._settings()[setting] == expected  # noqa: SLF001 - what it is told
-    sender.transport.close()
+    transport: Any = Sender("kafka://127.0.0.1:1", **options).transport
+    assert transport._settings()[setting] == expected  # noqa: SLF001 - what it is told
+    transport.close()
 
 
 async def test_what_a_closed_transport_has_is_given_up(cluster, sender):
