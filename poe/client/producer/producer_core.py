@@ -328,8 +328,8 @@ class ProducerCore:
             link = worker.link if worker is not None else None
             if link is not None:
                 me = threading.get_ident()
-                callback_threads.add(me)
                 try:
+                    callback_threads.add(me)
                     link.assist(outcome, deadline_s - time.monotonic())
                 finally:
                     callback_threads.discard(me)

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from poe.client import AsyncProducer, Producer
+from poe.client.producer import producer_core
 from poe.testing import broker
 from tests.waiting import wait_until
 
@@ -130,3 +131,22 @@ def test_the_topic_tells_how_many_workers_it_can_use(caplog, options, limit):
     assert len(warned) == (limit == 1)
     if warned:
         assert warned[0].startswith("topic b't': of 2 workers 1 can be of use")
+
+
+class Interrupted(set[int]):
+    """The threads that call callbacks; an interrupt comes when one more of them is noted."""
+
+    def add(self, ident):
+        super().add(ident)
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+
+
+def test_a_thread_that_is_interrupted_before_it_waits_may_wait_again(monkeypatch):
+    with broker() as serving, Producer(serving.url) as producer:
+        producer.produce_sync("t", b"first")
+        with monkeypatch.context() as patch:
+            patch.setattr(producer_core, "callback_threads", threads := Interrupted())
+            with pytest.raises(KeyboardInterrupt):
+                producer.produce_sync("t", b"interrupted")
+        assert not threads
