@@ -28,6 +28,9 @@ _PAUSE_S = 0.5
 _CLOSE_S = 5.0
 """The end waits no longer for a server that does not answer."""
 
+_ANSWERS: Mapping[str, type] = {"group_commit": dict, "group_extend": list}
+"""What is worked with in the background, where an error of its type would be heard of by nobody."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberInfo:
@@ -113,8 +116,11 @@ class _Told(NamedTuple):
             beat_s = float(content.get("heartbeat_s", beat_s))
             return cls(int(content["generation"]), granted, revoke, beat_s)
         except (AttributeError, TypeError, KeyError, IndexError, ValueError) as error:
-            msg = f"the answer to {op} is {content!r:.200}"
-            raise RemoteProtocolError(msg) from error
+            raise _senseless(op, content) from error
+
+
+def _senseless(op: str, answer: object) -> RemoteProtocolError:
+    return RemoteProtocolError(f"the answer to {op} is {answer!r:.200}")
 
 
 class Membership:
@@ -182,9 +188,13 @@ class Membership:
 
         Raises:
             GroupFenced: it knows the member no more, which joins anew by itself.
+            RemoteProtocolError: that makes no sense.
             PoeError: another refusal, or no server could be reached.
         """
-        return await self.call(self._control(op, arguments))
+        answer = await self.call(self._control(op, arguments))
+        if not isinstance(answer, _ANSWERS.get(op, object)):
+            raise _senseless(op, answer)
+        return answer
 
     async def call(self, request: Callable[[AsyncSocket], Awaitable[T]], extra_s: float = 0.0) -> T:
         """Return what another request returns, on the connection that `ask` has.

@@ -126,3 +126,13 @@ async def test_who_may_have_joined_leaves():
         await joining.open()
     await joining.close()
     assert script.ops == ["group_join", "group_leave"]
+
+
+@pytest.mark.parametrize("op", ["group_commit", "group_extend"])
+@pytest.mark.parametrize("answer", [None, 7, "text"])
+async def test_any_other_answer_that_makes_no_sense_is_an_error_too(op, answer):
+    """Else it would end in silence what commits, and what extends leases."""
+    joined, _, _ = member(answer)
+    with pytest.raises(RemoteProtocolError, match=f"the answer to {op} is"):
+        await joined.ask(op)
+    await joined.close()
