@@ -113,6 +113,7 @@ def test_errors_are_those_of_a_socket(node):
         queue.put(b"x")
     with node.queue("jobs", group="g") as queue:
         assert queue.get(0.01) is None
+        wait_until(lambda: node.control("groups"))
         with pytest.raises(GroupMismatch), node.consumer("jobs", group="g"):
             pass
     with pytest.raises(OptionError, match="batch"):

@@ -297,6 +297,7 @@ def test_a_lease_that_nobody_was_told_of_goes_to_somebody_else(node, url, asker)
     """Its member has gone while it waited; what came then it has never read."""
     with Queue(url, "jobs", group_options={"lease_s": 3600}) as queue:
         assert queue.get(timeout_s=0.01) is None
+        wait_until(lambda: asker.control("groups"))
         member = {"member": MEMBER, "mode": "shared", "topics": [b"jobs"]}
         asker.control("group_join", group="workers", **member)
         gone = socket.create_connection(node.address)

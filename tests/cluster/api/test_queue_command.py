@@ -141,6 +141,7 @@ def test_letters_are_put_back_however_long_it_takes_to_join_their_group(node, ru
 def test_a_redrive_of_nothing_leaves_no_group_that_is_in_the_way_later(node, run):
     with node.queue("jobs", group="mailers") as queue:
         assert queue.get(timeout_s=0.1) is None
+        wait_until(lambda: "mailers" in run("group", "list"))
         assert run("queue", "redrive", "mailers") == "0 messages put back\n"
     assert "redrive" not in run("group", "list")
 
