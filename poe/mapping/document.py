@@ -3,7 +3,6 @@
 A Python file is run like a script, and holds one `Mapping`.
 """
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,11 +12,10 @@ from poe.mapping.checks import refuse_circles
 from poe.mapping.decorators import Mapping
 from poe.mapping.definition import Definition, Place
 from poe.mapping.function_file import find_function, run_file
-from poe.mapping.rule_set import RuleSet
+from poe.mapping.rule_set import OTHERWISE, RuleSet
 from poe.toml_document import TomlDocument
 
 _SIZE_MAX = 16 << 20
-_OF_RULE = re.compile(r"rule '(.*?)': (.*)", re.DOTALL)
 
 
 def load(path: Path) -> RuleSet:
@@ -88,17 +86,15 @@ class _Document:
 
     def _place_of(self, error: InvalidMapping) -> Place:
         """Return the place in the file of what an error names."""
-        found = _OF_RULE.fullmatch(error.place)
-        if found is None:
-            return tuple(error.place.split("."))
-        named, path = found.groups()
-        steps = tuple(int(each) if each.isdigit() else each for each in path.split("."))
-        if named == "otherwise":
-            return ("otherwise", *steps)
-        ids = [each.get("id") for each in self._toml.values.get("rule", [])]
+        places: dict[str, Place] = {f"rule {OTHERWISE!r}: ": (OTHERWISE,)}
         # Of two rules of a name, the second is to blame.
-        last = max(at for at, each in enumerate(ids) if each == named)
-        return ("rule", last, *steps)
+        for at, each in enumerate(self._toml.values.get("rule", [])):
+            places[f"rule {each['id']!r}: "] = ("rule", at)
+        for head, place in places.items():
+            if error.place.startswith(head):
+                steps = error.place.removeprefix(head).split(".")
+                return (*place, *(int(each) if each.isdecimal() else each for each in steps))
+        return tuple(error.place.split("."))
 
     def _where(self, place: Place) -> str:
         line = self._toml.line_of(place)

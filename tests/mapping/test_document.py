@@ -235,6 +235,17 @@ BROKEN = {
         "use one of a, otherwise",
     ),
     "test, no body": (rule("ok = true\n[[test]]\nin = {}\nexpect = {}"), 8, "use either body"),
+    "apostrophe": (
+        rule("ok = true\nbody.x.gt = true").replace('"a"', '"it\'s"'),
+        7,
+        '"it\'s": body.x',
+    ),
+    "backslash": (
+        rule("ok = true\nbody.x.gt = true").replace('"a"', "'a\\b'"),
+        7,
+        "body.x.gt: is True",
+    ),
+    "superscript": (rule("ok = true\nbody.'²'.gt = true"), 7, "body.².gt: is True"),
     "nested": (rule(f"ok = true\nbody.{'.'.join('a' * 40)} = 1"), 7, "nested more than 32 deep"),
 }
 
