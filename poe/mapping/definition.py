@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn
 from poe.errors import InvalidMapping
 from poe.errors.short_text import short_repr
 from poe.mapping.action import Dead, Drop, Ok, Retry, Stop
+from poe.mapping.function_file import is_found_again
 from poe.mapping.matcher import DECODING
 from poe.mapping.rule import (
     CHOICES,
@@ -210,6 +211,9 @@ class Definition:
         if "isolation" in table:
             at = (*place, "isolation")
             given["isolation"] = self._choice(at, table["isolation"], "isolation")
+            if given["isolation"] == "process" and not is_found_again(function):
+                why = "use it for functions that a file has by their own names"
+                self._refuse(at, f"is 'process'; {why}")
         if "to" in table:
             given["route"] = self._route(place, table)
         if "topics" in table:

@@ -47,12 +47,11 @@ def find_function(folder: Path, named: str) -> FoundFunction:
     else:
         try:
             module = importlib.import_module(where)
-        except ImportError as error:
-            raise InvalidMapping(
-                place=f"{named!r}", problem=f"cannot be imported: {error}"
-            ) from error
+        except (Exception, SystemExit) as error:  # a module of users may end with any
+            why = str(error) if isinstance(error, ImportError) else _told(error)
+            raise InvalidMapping(repr(named), problem=f"cannot be imported: {why}") from error
         names = vars(module)
-        path = Path(module.__file__ or "")
+        path = Path(getattr(module, "__file__", None) or "")
     function = names.get(name)
     if not callable(function):
         raise InvalidMapping(place=f"{named!r}", problem=problem)
@@ -72,6 +71,12 @@ def file_of(function: Callable[..., Any]) -> Path | None:
         return None
 
 
+def is_found_again(function: Callable[..., Any]) -> bool:
+    """Return whether another process finds a function by its file and its name."""
+    name: str = getattr(function, "__qualname__", "")
+    return name.isidentifier() and file_of(function) is not None
+
+
 def run_file(path: Path) -> dict[str, Any]:
     """Run a Python file and return its names.
 
@@ -83,19 +88,19 @@ def run_file(path: Path) -> dict[str, Any]:
         sys.path.insert(0, folder)
     try:
         return runpy.run_path(str(path), run_name=MODULE)
-    except OSError as error:
-        raise InvalidMapping(str(path), f"cannot be read: {error.strerror}") from error
-    except SyntaxError as error:
-        raise InvalidMapping(
-            place=f"{path}, line {error.lineno}", problem=f"is no Python: {error.msg}"
-        ) from error
     except InvalidMapping:
         raise
     except (Exception, SystemExit) as error:  # a file is no script, and ends nothing
         frames = traceback.extract_tb(error.__traceback__)
         line = next((each.lineno for each in reversed(frames) if each.filename == str(path)), None)
-        where = str(path) if line is None else f"{path}, line {line}"
-        raise InvalidMapping(where, f"{type(error).__name__}: {error}") from error
+        if line is not None:  # one that it has met, be it of another file
+            raise InvalidMapping(place=f"{path}, line {line}", problem=_told(error)) from error
+        if isinstance(error, OSError):
+            raise InvalidMapping(str(path), f"cannot be read: {error.strerror}") from error
+        if isinstance(error, SyntaxError):
+            where = f"{path}, line {error.lineno}"
+            raise InvalidMapping(where, problem=f"is no Python: {error.msg}") from error
+        raise InvalidMapping(str(path), _told(error)) from error
 
 
 def answer_of(function: Callable[..., Any], message: Message) -> Answer:
@@ -106,4 +111,8 @@ def answer_of(function: Callable[..., Any], message: Message) -> Answer:
         # SystemExit, too: a thread that ended by it would be started again and again.
         frames = traceback.extract_tb(error.__traceback__)
         line = f", line {frames[-1].lineno} of {Path(frames[-1].filename).name}" if frames else ""
-        return Answer(None, f"{type(error).__name__}: {error}{line}")
+        return Answer(None, f"{_told(error)}{line}")
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

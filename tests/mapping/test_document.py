@@ -224,6 +224,13 @@ BROKEN = {
     ),
     "no function": (rule('call = "nothing"'), 6, "'nothing': names no function"),
     "no file": (rule('call = "none.py:f"'), 6, "cannot be read: No such file"),
+    "no module": (rule('call = "none_such:f"'), 6, "cannot be imported: No module named"),
+    "broken module": (rule('call = ".clicks:f"'), 6, "cannot be imported: TypeError: "),
+    "process": (
+        rule('call = "time:sleep"\nisolation = "process"'),
+        7,
+        "isolation: is 'process'; use it for functions that a file has by their own names",
+    ),
     "two of a name": (rule('ok = true\n[[rule]]\nid = "a"\nok = true'), 8, "is used twice"),
     "circle": (rule('to = "orders"'), 6, "goes in a circle: a -> a"),
     "circle by template": (rule('to = "web.{body.x}"'), 6, "goes in a circle"),
@@ -275,12 +282,14 @@ m.rule("a", body={"x": 1}, to="a b")
         ("x = 1\nraise ValueError('no')", "line 2: ValueError: no"),
         ("x = 1", "holds 0 mappings"),
         ("import sys\nsys.exit(3)", "line 2: SystemExit: 3"),
+        ("x = 1\nopen('/nothing')", "line 2: FileNotFoundError: [Errno 2] No such file"),
+        ("x = 1\nexec('f = (')", "line 2: SyntaxError: '(' was never closed"),
         (
             WRONG_RULE,
             "rule 'a': to: 'a b' cannot be the name of a topic",
         ),
     ],
-    ids=["syntax", "error", "none", "exit", "rule"],
+    ids=["syntax", "error", "none", "exit", "file", "other syntax", "rule"],
 )
 def test_what_is_wrong_in_a_python_file_is_told(content, told, tmp_path):
     with pytest.raises(InvalidMapping) as error:
@@ -297,6 +306,23 @@ def test_what_is_no_file_is_told(tmp_path):
     path.write_bytes(b'name = "x"\nx = "\xff"')
     with pytest.raises(InvalidMapping, match="line 2: is no UTF-8"):
         load(path)
+
+
+def test_a_function_that_no_file_holds_is_called_as_others(tmp_path):
+    [rule_of_time] = load(written(tmp_path, rule('call = "time:sleep"'))).rules
+    assert isinstance(rule_of_time.fate, Call)
+
+
+NO_NAME = """\
+from poe.mapping import Mapping
+m = Mapping("m", source={"topics": "t"}, otherwise="drop")
+m.rule("a", call=lambda message: None, isolation="process")
+"""
+
+
+def test_a_function_that_its_process_would_not_find_is_refused(tmp_path):
+    with pytest.raises(InvalidMapping, match="rule 'a': isolation: is 'process'; use it for"):
+        load(written(tmp_path, NO_NAME, "m.py"))
 
 
 def test_a_circle_may_be_wanted(tmp_path):
