@@ -11,6 +11,7 @@ from poe.errors.short_text import short_repr
 from poe.mapping.action import Dead, Drop, Ok, Retry, Stop
 from poe.mapping.function_file import is_found_again
 from poe.mapping.matcher import DECODING
+from poe.mapping.pattern import compile_pattern
 from poe.mapping.rule import (
     CHOICES,
     DEFAULT_TOPICS_MAX,
@@ -23,6 +24,7 @@ from poe.mapping.rule import (
     Source,
 )
 from poe.mapping.rule_set import OTHERWISE, RuleSet
+from poe.record import POINTER_MAX
 from poe.topic_name import is_plain
 
 Place = tuple[str | int, ...]
@@ -225,20 +227,39 @@ class Definition:
         for key in ("in", "expect"):
             if key not in table:
                 self._refuse(place, f"a test has no {key!r}; write in = {{…}} and expect = {{…}}")
-        given = self._table((*place, "in"), table["in"], _TEST_IN)
-        expect = self._table((*place, "expect"), table["expect"], _TEST_EXPECT)
+        given = self._given((*place, "in"), table["in"])
+        expect = self._expected((*place, "expect"), table["expect"])
+        return Example(place=self._where(place), given=given, expect=expect)
+
+    def _given(self, place: Place, value: Any) -> Mapping[str, Any]:  # noqa: ANN401 - data
+        given = self._table(place, value, _TEST_IN)
         if ("body" in given) == ("value" in given):
-            self._refuse((*place, "in"), "use either body, or value (a text)")
+            self._refuse(place, "use either body, or value (a text)")
+        if "topic" in given:
+            self._text((*place, "topic"), given["topic"])
+        if "pointer" in given:
+            self._whole((*place, "pointer"), given["pointer"], 0, POINTER_MAX)
+        header = given.get("header", {})
+        self._table((*place, "header"), header, header)
+        return given
+
+    def _expected(self, place: Place, value: Any) -> Mapping[str, Any]:  # noqa: ANN401 - data
+        expect = self._table(place, value, _TEST_EXPECT)
         known = [*self._ids(), *_NO_RULES]
         if expect.get("rule", known[0]) not in known:
-            at = (*place, "expect", "rule")
-            self._refuse(at, f"is {short_repr(expect['rule'])}; use one of {', '.join(known)}")
+            allowed = ", ".join(known)
+            self._refuse((*place, "rule"), f"is {short_repr(expect['rule'])}; use one of {allowed}")
         if expect.get("action", "ok") not in ACTIONS:
-            at = (*place, "expect", "action")
-            self._refuse(at, f"is {short_repr(expect['action'])}; use one of {', '.join(ACTIONS)}")
+            why = f"is {short_repr(expect['action'])}; use one of {', '.join(ACTIONS)}"
+            self._refuse((*place, "action"), why)
         if "to" in expect:
-            self._names((*place, "expect", "to"), expect["to"])
-        return Example(place=self._where(place), given=given, expect=expect)
+            self._names((*place, "to"), expect["to"])
+        if "body" in expect:
+            try:
+                compile_pattern(expect["body"])
+            except InvalidMapping as error:
+                self._refuse((*place, *error.place.split(".")), error.problem)
+        return expect
 
     def _ids(self) -> list[str]:
         return [str(each.get("id")) for each in self._values.get("rule", [])]

@@ -178,6 +178,11 @@ def rule(text):
     return f'{HEAD}[[rule]]\nid = "a"\n{text}\n'
 
 
+def tested(text):
+    expect = "" if "expect" in text else "\nexpect = {}"
+    return rule(f"ok = true\n[[test]]\n{text}{expect}")
+
+
 BROKEN = {
     "no TOML": (HEAD + "[[rule", 4, "is no TOML"),
     "unknown word": (HEAD + "sources = 1", 4, "'sources' is not known; use name, source"),
@@ -242,6 +247,14 @@ BROKEN = {
         "use one of a, otherwise",
     ),
     "test, no body": (rule("ok = true\n[[test]]\nin = {}\nexpect = {}"), 8, "use either body"),
+    "test, topic": (tested("in = {body = 1, topic = 5}"), 8, "test 1: in.topic: is 5; use a text"),
+    "test, header": (tested("in = {body = 1, header = 'x'}"), 8, "in.header: is 'x'; use a table"),
+    "test, pointer": (tested("in = {body = 1, pointer = -1}"), 8, "in.pointer: is -1; use 0 to"),
+    "test, pattern": (
+        tested("in = {body = 1}\nexpect = {body = {x = {gt = true}}}"),
+        9,
+        "test 1: expect.body.x.gt: is True; use a number or a text",
+    ),
     "apostrophe": (
         rule("ok = true\nbody.x.gt = true").replace('"a"', '"it\'s"'),
         7,
