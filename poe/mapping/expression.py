@@ -20,7 +20,12 @@ Holds = Callable[[Message], bool]
 LENGTH_MAX: Final = 10_000
 
 _AT = re.compile(r"ERROR: <input>:(\d+):(\d+): ([^\n]*)")
-_STRING = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
+_UNSEEN = re.compile(
+    r"//[^\n]*|'''(?:\\.|[^\\])*?'''|\"\"\"(?:\\.|[^\\])*?\"\"\"|"
+    r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"",
+    re.DOTALL,
+)
+"""Comments and strings, in which a name is a word like any other."""
 
 
 class Expressions(Protocol):
@@ -157,7 +162,7 @@ class Cel:
 
     def names(self, text: str) -> frozenset[str]:
         """Return what of a message an expression may look at: what it has the word for."""
-        bare = _STRING.sub("", text)
+        bare = _UNSEEN.sub("", text)
         return frozenset(name for name in _SEEN if re.search(rf"\b{name}\b", bare))
 
 

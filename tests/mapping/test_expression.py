@@ -31,6 +31,9 @@ ORDER = Message("orders", 5, b'{"type": "order", "n": 3}', b"ann", {"h": b"x", "
         ("key == 'ann' && header.h == 'x' && header.b == b'\\xff'", True),
         ("topic.startsWith('ord') && pointer == 5", True),
         ("'body' == 'topic'", False),
+        ("// the customer's order\nbody.type == 'order'", True),
+        ("""'''don't''' != topic && body.type == 'order'""", True),
+        ("body.type == 'order' && 'http://x' != topic // it's enough", True),
     ],
 )
 def test_expressions_see_a_message(cel, text, is_true):
