@@ -28,7 +28,7 @@ from poe.broker import (
 )
 from poe.cluster.options import ClusterOptions
 from poe.errors import OptionError, UnknownOption
-from poe.option import Range, check_options
+from poe.option import NONE_WORDS, Range, check_options, path_option
 from poe.storage import SegmentOptions, StoreOptions, TopicOptions
 
 TOML_FILE = "poe.toml"
@@ -43,7 +43,6 @@ _AROUND_MESSAGE_BYTES = 280
 _TEST_PREFIX = "POE_TEST_"
 """Variables of test programs, which may run nodes: they are no options."""
 _TEXTS = tuple[str, ...]
-_NONE_WORDS = frozenset({"none", "infinity"})
 _TOML_PATH = "the path of a TOML file that exists"
 
 
@@ -149,7 +148,7 @@ class Config:
         values = {key: value for key, (_, value) in given.items()}
         if "dir" not in values or values["dir"] is None:
             values["dir"] = user_data_path("poe")
-        base = Path(values["dir"]).expanduser()
+        base = Path(values["dir"])
         try:
             _fit_message_max(values)
             _fit_min_free(values)
@@ -336,8 +335,9 @@ def _from_toml(
         if name is None:
             return {}
         raise OptionError(where, str(path), _TOML_PATH) from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # a number may be no TOMLDecodeError
         reason = error.strerror if isinstance(error, OSError) else error
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else reason
         allowed = f"a readable TOML file ({reason})"
         where = "configuration file" if name is None else where
         raise OptionError(where, str(path), allowed) from error
@@ -354,12 +354,11 @@ def _typed(key: str, where: str, value: Any) -> Any:  # noqa: ANN401
         is_done = isinstance(value, tuple) and all(type(each) is TopicOptions for each in value)
         return value if is_done else TopicOptions.from_table(where, value)
     allowed = _choices(option_types()[key])
-    is_none_word = isinstance(value, str) and value.lower() in _NONE_WORDS
+    is_none_word = isinstance(value, str) and value.lower() in NONE_WORDS
     if NoneType in allowed and (is_none_word or value in (None, math.inf)):
         return None
-    # Path("") would be the current folder, where a script's variable was empty by mistake.
-    if Path in allowed and isinstance(value, str | Path) and value != "":
-        return Path(value)
+    if Path in allowed and isinstance(value, str | Path):
+        return path_option(where, value)
     if _TEXTS in allowed and _are_texts(value):
         value = tuple(value)
         allowed = (tuple,)
@@ -394,7 +393,7 @@ def parse_option(key: str, where: str, text: str) -> Any:  # noqa: ANN401
     allowed = _choices(option_types()[key])
     if _TEXTS in allowed:
         return tuple(each.strip() for each in text.split(","))
-    if NoneType in allowed and text.lower() in _NONE_WORDS:
+    if NoneType in allowed and text.lower() in NONE_WORDS:
         return None
     if bool in allowed and text.lower() in {"true", "false", "1", "0", "yes", "no"}:
         return text.lower() in {"true", "1", "yes"}

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from numbers import Integral, Real
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -29,6 +30,8 @@ from poe.errors import OptionError, UnknownOption
 
 T = TypeVar("T")
 
+NONE_WORDS = frozenset({"none", "infinity"})
+"""In the place of a value, for an option that may be none; however they are written."""
 _PLAIN_MAX = 1 << 20
 _NEAR_POWER = 16
 
@@ -137,6 +140,21 @@ def help_of(kind: type, name: str, text: str, default: object) -> str:
     found = allowed(kind)[name]
     words = f"  [{found}]" if found.range is not None else ""
     return f"{text}{words}  [default: {default}]"
+
+
+def path_option(key: str, text: str | Path) -> Path:
+    """Return the path that an option is, with the home of a user in the place of `~`.
+
+    Raises:
+        OptionError: it is none, or there is no such user.
+    """
+    # Path("") would be the current folder, where a script's variable was empty by mistake.
+    if not str(text) or "\0" in str(text):
+        raise OptionError(key, str(text), "a path")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise OptionError(key, str(text), "a path; there is no user with such a home") from error
 
 
 def load_options(kind: type[T], values: Mapping[str, Any]) -> T:

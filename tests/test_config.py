@@ -294,7 +294,15 @@ def test_a_wrong_value_is_refused_by_name(arguments, key):
 
 @pytest.mark.parametrize(
     ("content", "told"),
-    [(b"port = ", "readable TOML"), (b"\xff", "readable TOML"), (b'port = "1"', "a whole number")],
+    [
+        (b"port = ", "readable TOML"),
+        (b"\xff", "readable TOML"),
+        (b'port = "1"', "a whole number"),
+        (b"port = " + b"1" * 5000, "readable TOML"),
+        (b"port = " + b"[" * 5000, "readable TOML file .it is nested too deeply"),
+        (b'dir = "a\\u0000b"', "use a path"),
+    ],
+    ids=["cut off", "no UTF-8", "no number", "thousands of digits", "deep", "no path"],
 )
 def test_a_file_that_makes_no_sense_is_refused_with_its_path(tmp_path, content, told):
     (tmp_path / "poe.toml").write_bytes(content)
@@ -315,6 +323,23 @@ def test_an_empty_folder_name_is_not_the_current_folder(tmp_path, source):
     environment = {"POE_DIR": ""} if source == "environment" else {}
     with pytest.raises(OptionError, match="is ''; use a path"):
         load(arguments, environment)
+
+
+@pytest.mark.parametrize("name", ["dir", "archive_dir", "users", "tls_key"])
+def test_the_home_of_a_user_stands_for_itself_in_a_path(name, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ann")
+    given = {"tls_port": 1, "tls_certificate": "c.pem", "max_age": 9, name: "~/poe"}
+    value = load(given).as_dict()[name]
+    assert str(value) == "/home/ann/poe"
+
+
+@pytest.mark.parametrize("name", ["dir", "archive_dir", "users", "topics.a.archive_dir"])
+def test_a_path_of_nobodys_home_is_refused(name):
+    key, *rest = name.split(".")
+    value = {"a": {"archive_dir": "~no-such-user/poe"}} if rest else "~no-such-user/poe"
+    with pytest.raises(OptionError, match="is '~no-such-user/poe'; use a path; there is no") as it:
+        load({key: value})
+    assert it.value.key == name
 
 
 @pytest.mark.parametrize("name", ["POE_PORT", "POE_MAX_AGE", "POE_INSECURE", "POE_CONFIG"])

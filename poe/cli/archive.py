@@ -62,7 +62,6 @@ def archive(  # noqa: PLR0913 - options of a command line
     missing = missing_for_spark()
     if missing:
         raise SparkMissing(missing)
-    to = to.expanduser()
     if not adopt_folder:
         Archive.check("--to", to)
     # They load PySpark, which a server and the other commands do without.
@@ -79,7 +78,7 @@ def archive(  # noqa: PLR0913 - options of a command line
         is_known=False,
     )
     if path is not None:
-        open_segments = partial(FolderSegments, str(path.expanduser().absolute()))
+        open_segments = partial(FolderSegments, str(path.absolute()))
     start_spark = partial(session, "poe archive", master, **SETTINGS)
     outcomes = archive_topics(open_segments, [os.fsdecode(topic)], to, start_spark)
     failed = [each for each in outcomes if each.failure]

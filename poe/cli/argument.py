@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from poe.errors import OptionError
+from poe.option import path_option
 from poe.topic_name import folder_name
 
 Number = TypeVar("Number", int, float)
@@ -53,7 +54,7 @@ def folder(text: str) -> Path:
     """
     if not str(text):
         raise OptionError("DIR", text, "the path of a folder")
-    return Path(text)
+    return path_option("DIR", text)
 
 
 def number(

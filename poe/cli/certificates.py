@@ -62,7 +62,7 @@ def certificates(
     the system would trust it. A folder that has an authority keeps it, so that clients can be added
     later, and certificates renewed. Without --renew no file is replaced.
     """
-    folder, names = folder.expanduser(), list(dict.fromkeys(clients or ()))
+    names = list(dict.fromkeys(clients or ()))
     nodes = list(dict.fromkeys(nodes or ()))
     if not (hosts or names or nodes):
         msg = "give --host NAME, by which clients know the server, --client NAME, or --node NAME"

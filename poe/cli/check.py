@@ -41,7 +41,7 @@ def check(
     quarantine or not. What a killed server leaves behind is no damage: the next start recovers it.
     """
     segments_count = messages_count = size_bytes = damaged_count = 0
-    with stopped_store(folder.expanduser(), for_repair=repair) as files:
+    with stopped_store(folder, for_repair=repair) as files:
         events = () if repair else check_events(files)
         for finding in [*events, *check_properties(files)]:
             damaged_count += 1

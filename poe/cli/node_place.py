@@ -6,11 +6,13 @@ would take a command longer than what it is to do.
 
 import os
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 from platformdirs import user_data_path
 
 from poe.errors import OptionError
+from poe.option import NONE_WORDS, path_option
 
 TOKEN_FILE = "admin.token"  # noqa: S105 - its name
 """In a node's folder: the credential of who may read it, made anew at each start."""
@@ -26,8 +28,10 @@ def node_path(name: str, typed: str | None = None) -> Path | None:
     Raises:
         OptionError: what holds it cannot be read.
     """
-    text = typed or os.environ.get(f"POE_{name.upper()}") or _from_file(name)
-    return None if text is None else Path(text).expanduser()
+    found = next(_given(name, typed), None)
+    if found is None or (name != "dir" and found[1].lower() in NONE_WORDS):
+        return None
+    return path_option(*found)
 
 
 def node_folder(typed: str | None = None) -> Path:
@@ -35,17 +39,27 @@ def node_folder(typed: str | None = None) -> Path:
     return node_path("dir", typed) or user_data_path("poe")
 
 
-def _from_file(name: str) -> str | None:
-    """Return what the configuration file says."""
+def _given(name: str, typed: str | None) -> Iterator[tuple[str, str]]:
+    """Yield where an option is given, and its value; what counts first."""
+    variable = f"POE_{name.upper()}"
+    for where, text in ((f"--{name}", typed), (variable, os.environ.get(variable))):
+        if text:
+            yield where, text
+    yield from _in_file(name)
+
+
+def _in_file(name: str) -> Iterator[tuple[str, str]]:
+    """Yield what the configuration file says, if it does."""
     where = os.environ.get("POE_CONFIG")
     path = Path(where or "poe.toml")
     try:
         value = tomllib.loads(path.read_text("utf-8")).get(name)
     except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
+        return
+    except (OSError, ValueError, RecursionError) as error:
         raise OptionError("POE_CONFIG", str(path), f"a readable TOML file ({error})") from error
-    if value is None or isinstance(value, str):
-        return value
     place = f"{path}: {name}"
-    raise OptionError(place, value, "a path")
+    if isinstance(value, str):
+        yield place, value
+    elif value is not None:
+        raise OptionError(place, value, "a path")

@@ -38,7 +38,7 @@ class ThespianGateway:
         self._node = node
         self._options = ListenerOptions(port=options.thespian_port)
         token = options.thespian_token
-        self._token_path = None if token is None else str(token.expanduser().absolute())
+        self._token_path = None if token is None else str(token.absolute())
         self._bound = BoundPort()
         self._log_level = log_level
         self._system: LoopSystem | None = None

@@ -26,7 +26,7 @@ def unlock(
     segment destroy it. Without --force the locks are told, and the exit code is 1 when there are
     any. What the program has written is kept.
     """
-    with stopped_store(folder.expanduser()) as files:
+    with stopped_store(folder) as files:
         locked = foreign_locks(files)
         if force:
             unlock_segments(files, locked)

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from poe import protocol
-from tests.cli.processes import Server, complaint, poe
+from tests.cli.processes import Server, complaint, poe, poe_here
 
 pytestmark = pytest.mark.slow
 
@@ -74,6 +74,17 @@ def test_no_folder_is_not_the_current_one():
     run = poe("check", "")
     assert run.returncode == 2
     assert complaint(run) == "poe: option 'DIR' is ''; use the path of a folder"
+
+
+@pytest.mark.parametrize(
+    "command", [["check"], ["unlock"], ["certificates", "--host", "localhost"]]
+)
+def test_a_folder_in_nobodys_home_is_told(command):
+    run = poe_here(*command, "~no-such-user/data")
+    assert run.returncode == 2
+    assert complaint(run) == (
+        "poe: option 'DIR' is '~no-such-user/data'; use a path; there is no user with such a home"
+    )
 
 
 def test_foreign_files_are_told_until_somebody_acts(tmp_path):

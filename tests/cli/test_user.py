@@ -218,6 +218,24 @@ def test_the_file_is_that_of_the_server_unless_another_is_named(path, tmp_path, 
     assert "which file of users? give --users FILE" in complaint(poe_here("user", "list"))
 
 
+def test_none_of_the_server_is_none_here(tmp_path, monkeypatch):
+    (tmp_path / "poe.toml").write_text('users = "none"')
+    monkeypatch.chdir(tmp_path)
+    for run in (poe_here("user", "add", "alice"), poe_here("user", "list", POE_USERS="None")):
+        assert run.returncode == 2
+        assert "which file of users? give --users FILE" in complaint(run)
+    assert [each.name for each in tmp_path.iterdir()] == ["poe.toml"]
+
+
+@pytest.mark.parametrize("content", ["dir = " + "[" * 5000, "users = '~no-such-user/u'"])
+def test_what_is_wrong_in_the_file_of_the_server_is_told(content, tmp_path, monkeypatch):
+    (tmp_path / "poe.toml").write_text(content)
+    monkeypatch.chdir(tmp_path)
+    run = poe_here("user", "list")
+    assert run.returncode == 2
+    assert "poe.toml" in complaint(run)
+
+
 # --- Other credentials ---------------------------------------------------------------------------
 
 

@@ -60,7 +60,7 @@ class ArchiveFolders:
 
 
 def _full(folder: Path) -> Path:
-    return folder.expanduser().absolute()
+    return folder.absolute()
 
 
 def _text(folder: Path | None) -> str | None:

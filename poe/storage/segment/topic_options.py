@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 from poe.errors import OptionError
+from poe.option import NONE_WORDS, path_option
 
 AckLevel = Literal["memory", "flushed", "fsync"]
 """What a put waits for: a copy in memory, the kernel, or the disk; each includes those before."""
 
-_NONE_WORDS = frozenset({"none", "infinity"})
 _TEXT = "NAME.OPTION=VALUE, several of them separated by commas, as in orders.ack=fsync"
 
 
@@ -84,7 +84,6 @@ class TopicOptions:
 
 
 def _folder(key: str, value: object) -> Path | Literal["none"]:
-    # Path("") would be the current folder, where a variable was empty by mistake.
     if not isinstance(value, str | Path) or value == "":
         raise OptionError(key, value, 'a path or "none"')
-    return "none" if str(value).lower() in _NONE_WORDS else Path(value)
+    return "none" if str(value).lower() in NONE_WORDS else path_option(key, value)
