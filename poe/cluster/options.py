@@ -122,6 +122,10 @@ class ClusterOptions:
         is_child = engine == "nats"
         if not (engine is None or is_child or all(map(_is_log_url, self.log_urls))):
             allowed = "nats, or nats://host:port or tls://host:port with commas between, or none"
+            if "@" in engine:
+                allowed += "; who asks stands in the file of log_credentials"
+                scheme, hidden = engine.partition("://")[0], engine.rpartition("@")[2]
+                engine = f"{scheme}://(hidden)@{hidden}"
             raise OptionError("log_engine", engine, allowed)
         unread = [] if is_child else ["log_port", "log_seeds"]
         unread += [] if self.log_urls else ["log_credentials"]

@@ -49,6 +49,13 @@ def test_what_no_engine_can_be_is_refused_by_its_name(arguments, key):
     assert caught.value.key == key
 
 
+@pytest.mark.parametrize("engine", ["nats://ann:pen,cil@h:1", "tls://a:1,nats://ann:pen,cil@h:1"])
+def test_a_secret_in_a_url_of_an_engine_is_hidden_and_its_place_named(engine):
+    with pytest.raises(OptionError, match=r"//\(hidden\)@h:1'.*the file of log_credentials") as it:
+        load(log_engine=engine)
+    assert "cil" not in str(it.value)
+
+
 def test_the_engine_of_other_nodes_listens_above_their_port():
     found = load(log_engine="nats", seeds=["127.0.0.1:7000", "[::1]:7001"], cluster_port=7002)
     assert found.log_locator == "127.0.0.1:8002"
