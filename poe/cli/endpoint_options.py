@@ -217,23 +217,30 @@ def place_of(values: Mapping[str, str]) -> Place:
     # Late: a command without a url is to load no asyncio client.
     from poe.client.url import parse_url  # noqa: PLC0415
 
-    flag = "--url (or POE_URL)"
+    flag, allowed = "--url (or POE_URL)", "poe://host:port, or poes:// for TLS"
     try:
         found = parse_url(url)
     except OptionError as error:
-        raise url_refusal(flag, url, error) from None
+        raise url_refusal(flag, url, error, allowed) from None
     if found.scheme == "kafka":
-        raise OptionError(flag, url, "poe://host:port, or poes:// for TLS")
+        raise OptionError(flag, url, allowed)
     scheme = url.partition("://")[0]
     first, *others = found.servers
     return Place(_url(scheme, found.servers), scheme, first, tuple(others))
 
 
-def url_refusal(flag: str, url: str, error: OptionError) -> OptionError:
-    """Return the error for a url that was typed, in the words of the command line."""
+def url_refusal(flag: str, url: str, error: OptionError, allowed: str | None = None) -> OptionError:
+    """Return the error for a url that was typed, in the words of the command line.
+
+    Args:
+        flag: of the command.
+        url: what was typed.
+        error: what was said of it.
+        allowed: what the command takes, where that is less.
+    """
     is_hidden = error.value != url  # a user, and what stands beside it
     wanted = f"no user in a url, where secrets are seen: give {WAYS_IN}"
-    return OptionError(flag, error.value, wanted if is_hidden else error.allowed)
+    return OptionError(flag, error.value, wanted if is_hidden else allowed or error.allowed)
 
 
 def _url(scheme: str, servers: Iterable[Server]) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from poe.cli.argument import topic_name
+from poe.cli.argument import number, topic_name
 from poe.cli.delete import says_yes
 from poe.cli.endpoint import Endpoint
 from poe.cli.endpoint_options import asks_server
@@ -17,6 +17,7 @@ from poe.cli.output import counted, is_terminal, write_error, write_line
 from poe.cli.topic import Format, FormatOption
 from poe.errors import ConfigError, OptionError
 from poe.errors.short_text import printable
+from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
 
 _PLACES = "oldest, newest, a time such as 2026-07-01T12:00, or with --unit a pointer"
@@ -206,12 +207,14 @@ def _place(text: str, units: list[bytes] | None) -> object:
     if text in {"oldest", "newest"}:
         return text
     if text.isdecimal() and units:
-        return dict.fromkeys(units, int(text))
+        return dict.fromkeys(units, number("--to", int, 0, POINTER_MAX)(text))
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
+        time_us = max(0, int(datetime.fromisoformat(text).timestamp() * 1_000_000))
+    except (ValueError, OverflowError) as error:
         raise OptionError("--to", text, _PLACES) from error
-    return {"time_us": max(0, int(moment.timestamp() * 1_000_000))}
+    if time_us > POINTER_MAX:
+        raise OptionError("--to", text, _PLACES)
+    return {"time_us": time_us}
 
 
 def _member(member: dict[str, Any], mode: str) -> str:

@@ -260,7 +260,10 @@ def dead(
     limit: Annotated[
         int,
         typer.Option(
-            "--limit", metavar="COUNT", parser=number("--limit", int, 1), help="The first so many."
+            "--limit",
+            metavar="COUNT",
+            parser=number("--limit", int, 1, _LIMIT_MAX),
+            help="The first so many.",
         ),
     ] = 100,
     output_format: FormatOption = Format.TEXT,

@@ -130,6 +130,8 @@ def test_a_plaintext_server_is_shown_no_authorities_of_the_environment(endpoint)
         ({"url": "poe://a", "port": "7"}, {}, "option '--port' is '7'; use --url alone, or"),
         ({"url": "http://a"}, {}, "option '--url (or POE_URL)' is 'http://a'; use poe"),
         ({"url": "kafka://a"}, {}, "option '--url (or POE_URL)' is 'kafka://a'; use poe"),
+        ({"url": "http://a"}, {}, "use poe://host:port, or poes:// for TLS"),
+        ({"url": f"poe://a:{'1' * 5000}"}, {}, "use poe://host:port, or poes:// for TLS"),
         ({}, {"POE_URL": ""}, "option 'POE_URL' is ''; use URL, or leave it out"),
         ({"user": ""}, {}, "option '--user' is ''; use NAME, or leave it out"),
         ({"port": "0"}, {}, "option '--port (or POE_PORT)' is '0'; use a whole number, 1 to 65535"),

@@ -96,9 +96,19 @@ def test_a_group_is_deleted(run, billing):
     assert "is not known" in run("group", "show", "billing", code=1)
 
 
-@pytest.mark.parametrize("place", ["yesterday", "17", ""])
+@pytest.mark.parametrize("place", ["yesterday", "17", "", "0001-01-01", "9999-12-31"])
 def test_what_is_no_place_is_refused(run, billing, place):
     assert "--to" in run("group", "reset", "billing", "--to", place, code=2)
+
+
+def test_a_pointer_that_is_none_is_no_place(run, billing):
+    of_unit = ("group", "reset", "billing", "--unit", "orders", "--to")
+    assert "option '--to' is '1111" in run(*of_unit, "1" * 30, code=2)
+
+
+def test_of_dead_letters_no_more_are_shown_than_there_can_be(run, billing):
+    told = run("queue", "dead", "billing", "--limit", 10**30, code=2)
+    assert told.endswith("use a whole number, 1 to 9223372036854775807")
 
 
 def test_a_dead_letter_that_is_too_large_to_hold_its_message_is_put_back_from_where_that_is(serve):
