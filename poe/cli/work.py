@@ -15,7 +15,7 @@ from poe.cli.argument import number, topic_name
 from poe.cli.endpoint import Endpoint
 from poe.cli.endpoint_options import asks_server, complete_topic
 from poe.cli.exit_code import ExitCode
-from poe.cli.output import counted, write_error
+from poe.cli.output import counted, discard, write_error
 from poe.client import GroupWorker, Job
 from poe.errors import ConfigError
 from poe.topic_name import topic_text
@@ -131,8 +131,11 @@ class _Programs:
         _, errors = program.communicate(job.value or b"")
         self._running.discard(program)
         if errors and sys.stderr is not None:
-            sys.stderr.buffer.write(errors)
-            sys.stderr.flush()
+            try:
+                sys.stderr.buffer.write(errors)
+                sys.stderr.flush()
+            except OSError:  # nobody reads it any more, and the message is done all the same
+                discard(sys.stderr)
         if program.returncode:
             tail = errors[-150:].decode("utf-8", "replace").strip()
             job.nack(reason=f"exit code {program.returncode}: {tail}")

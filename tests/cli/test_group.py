@@ -1,11 +1,14 @@
 """`poe group`, `poe queue` and `poe work`: groups and work queues from a terminal."""
 
 import json
+import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from poe.cli.work import _Programs
 from poe.client import Consumer, Queue
 from poe.protocol.envelope import encode
 from tests.cli.processes import Background, complaint, poe, poe_here
@@ -216,6 +219,16 @@ def test_a_program_that_runs_on_after_the_end_is_told_to_end(node, tmp_path):
     wait_until(lambda: not Path(f"/proc/{pid}").exists())
     with Queue(url(node), "jobs") as queue:
         assert queue.get().attempts == 0
+
+
+def test_a_message_is_done_though_nobody_reads_what_its_program_says(monkeypatch):
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        job = SimpleNamespace(topic=b"jobs", pointer=1, ordinal=0, attempts=0, value=b"x")
+        for _ in range(2):
+            _Programs(["sh", "-c", "echo said >&2"]).run(job)  # type: ignore[arg-type]
 
 
 def test_a_program_that_is_not_there_is_refused(run):
