@@ -100,5 +100,5 @@ def assignment(flag: str, text: str) -> tuple[str, Any]:
         raise OptionError(flag, text, "NAME=VALUE, as in linger_s=0.01")
     try:
         return name.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # a number of thousands of digits is no TOMLDecodeError
         return name.strip(), value.strip()

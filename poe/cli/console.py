@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from poe.cli.argument import named_as_typed
 from poe.cli.exit_code import ExitCode
 from poe.cli.gateway import begin, run
 from poe.cli.parameters import LogLevelOption
@@ -47,4 +48,5 @@ def console(  # noqa: PLR0913 - as typer reads them
     given: dict[str, Any] = {"broker": broker, "port": port, "console": True}
     entry = {"ca": ca, "user": user, "password_file": password_file, "token_file": token_file}
     given |= {name: value for name, value in entry.items() if value is not None}
-    return run({**given, "console_level": level})
+    with named_as_typed(given):
+        return run({**given, "console_level": level})

@@ -41,6 +41,13 @@ def test_a_user_in_the_url_of_the_broker_is_hidden_and_the_options_are_named():
     assert "pencil" not in complaint(run)
 
 
+@pytest.mark.slow
+def test_the_console_names_options_as_they_are_typed():
+    run = poe_here("console", "--user", "ann")
+    assert run.returncode == 2
+    assert complaint(run).startswith("poe: option '--user' is 'ann'; use it together with ")
+
+
 def test_the_help_tells_every_option_with_its_default():
     text = " ".join(poe("gateway", "--help", COLUMNS="400").stdout.decode().split())
     for name in GatewayOptions.__dataclass_fields__:
@@ -74,6 +81,8 @@ def test_addresses_of_others_are_allowed_when_asked_for():
         ('kafka={"a.b"="c"}', "kafka", {"a.b": "c"}),
         ("x = 'y=z'", "x", "y=z"),
         ("x=", "x", ""),
+        (f"x={'1' * 5000}", "x", "1" * 5000),
+        (f"x={'[' * 5000}", "x", "[" * 5000),
     ],
 )
 def test_values_of_the_producer_s_options_are_those_of_toml(text, name, value):
