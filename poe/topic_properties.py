@@ -81,7 +81,7 @@ class TopicProperties:
     """Groups whose unread messages outlast `max_age` and `max_bytes`."""
 
     keep_unread_bytes: Annotated[int | None, Range(1, _NUMBER_MAX, unit="bytes")] = None
-    """Bytes in a partition that `keep_unread` may spare; None sets no limit."""
+    """Bytes in a partition that `keep_unread` may spare; no limit by default."""
 
     def __post_init__(self) -> None:
         """Reject what no topic could have."""

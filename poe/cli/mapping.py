@@ -102,9 +102,12 @@ def explain(  # noqa: PLR0913 - the options of a command
     pointer: Annotated[
         int | None, typer.Option("--pointer", metavar="P", help="Of a message on the server.")
     ] = None,
-    message_key: Annotated[str | None, typer.Option("--message-key", metavar="TEXT")] = None,
+    message_key: Annotated[
+        str | None, typer.Option("--message-key", metavar="TEXT", help="Its key, with --message.")
+    ] = None,
     header: Annotated[
-        list[str] | None, typer.Option("--header", metavar="NAME=TEXT", help="May be repeated.")
+        list[str] | None,
+        typer.Option("--header", metavar="NAME=TEXT", help="Likewise; may be repeated."),
     ] = None,
     output_format: FormatOption = Format.TEXT,
     endpoint: Endpoint,
@@ -115,6 +118,10 @@ def explain(  # noqa: PLR0913 - the options of a command
     """
     if (message is None) == (pointer is None):
         raise ConfigError("give either --message TEXT or --pointer P")  # noqa: TRY003
+    typed = [("--message-key", message_key), *(("--header", each) for each in header or ())]
+    for flag, value in typed:
+        if pointer is not None and value is not None:
+            raise OptionError(flag, value, "it with --message")
     compiled = load(file).compile()
     decoding = compiled.rules.decode
     if pointer is None:

@@ -134,6 +134,14 @@ def test_explain_wants_one_message(file):
     assert complaint(run) == "poe: give either --message TEXT or --pointer P"
 
 
+@pytest.mark.parametrize("other", ["--message-key=k", "--header=a=b"])
+def test_what_a_stored_message_has_cannot_be_typed_as_well(file, other):
+    run = poe_here("mapping", "explain", file, "--topic", "orders", "--pointer", 5, other)
+    flag, _, value = other.partition("=")
+    assert run.returncode == 2
+    assert complaint(run) == f"poe: option {flag!r} is {value!r}; use it with --message"
+
+
 @pytest.mark.slow
 def test_a_message_on_a_server_is_explained(file, server):
     with connect("127.0.0.1", server.port) as connection:
