@@ -9,6 +9,7 @@ import re
 import tomllib
 from bisect import bisect_left
 from collections.abc import Callable, Collection
+from functools import cached_property
 from typing import Any, NoReturn
 
 from poe.errors import PoeError, SecurityFileError
@@ -45,6 +46,7 @@ class TomlDocument:
     ) -> None:
         self.path = path
         self._error = error
+        self._lines: dict[Place, int] = {}
         # As TOML sees it: lines end with \n or \r\n.
         self._text = text.replace("\r\n", "\n")
         try:
@@ -106,23 +108,43 @@ class TomlDocument:
 
         A table that is nowhere named itself comes with the first thing that is in it.
         """
-        while place and not self._has(self._text, place):
+        while place and not _has(self.values, place):
             place = place[:-1]
         if not place:
             return None
-        begins = [0, *statement_ends(self._text)]
-        number = bisect_left(begins, x=True, key=lambda end: self._has(self._text[:end], place))
-        return self._text.count("\n", 0, begins[number - 1]) + 1
+        match place:
+            case [str(name), int(at), *rest] if name in self._heads:
+                # Its own part of the file: to read all of it for each is to read for minutes.
+                begin, end = self._heads[name][at : at + 2]
+                return self._line_at(begin, self._text[begin:end], (name, 0, *rest))
+            case [str(name), int(), *_]:  # all of a list that is written as one comes with it
+                place = (name,)
+        if place not in self._lines:
+            self._lines[place] = self._line_at(0, self._text, place)
+        return self._lines[place]
 
-    @staticmethod
-    def _has(text: str, place: Place) -> bool:
-        value: Any = tomllib.loads(text)
-        for key in place:
-            try:
-                value = value[key]
-            except (KeyError, IndexError, TypeError):
-                return False
-        return True
+    def _line_at(self, offset: int, text: str, place: Place) -> int:
+        """Return the line of a value that a part of the file brings, which begins at the offset."""
+        begins = [0, *statement_ends(text)]
+        number = bisect_left(begins, True, key=lambda end: _has(tomllib.loads(text[:end]), place))
+        return bisect_left(self._newlines, offset + begins[number - 1]) + 1
+
+    @cached_property
+    def _newlines(self) -> list[int]:
+        return [found.start() for found in re.finditer("\n", self._text)]
+
+    @cached_property
+    def _heads(self) -> dict[str, list[int]]:
+        """Where each `[[name]]` begins, and the end of the file."""
+        heads: dict[str, list[int]] = {}
+        begin = 0
+        for end in statement_ends(self._text):
+            if self._text[begin:end].lstrip().startswith("[["):
+                for name, value in tomllib.loads(self._text[begin:end]).items():
+                    if isinstance(value, list):
+                        heads.setdefault(name, []).append(begin)
+            begin = end
+        return {name: [*found, len(self._text)] for name, found in heads.items()}
 
 
 def statement_ends(text: str) -> list[int]:
@@ -141,6 +163,15 @@ def statement_ends(text: str) -> list[int]:
             case "\n" if not depth:
                 ends.append(match.end())
     return [*ends, len(text)]
+
+
+def _has(value: Any, place: Place) -> bool:  # noqa: ANN401 - any value of TOML
+    for key in place:
+        try:
+            value = value[key]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True
 
 
 def _text(place: Place) -> str:

@@ -1,13 +1,15 @@
 """What is wrong in a file is found at its line, however the file is laid out."""
 
+import tomllib
 from contextlib import suppress
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from poe.errors import SecurityFileError
-from poe.toml_document import TomlDocument
+from poe.toml_document import Place, TomlDocument
 
 
 def line_of(text, place):
@@ -93,6 +95,44 @@ VALUES = st.recursive(
     max_leaves=5,
 )
 LINES = st.lists(st.sampled_from(["", "# [ '''", "  "]) | VALUES, max_size=8)
+
+
+HEADS = ["[[rule]]", ' [[ "rule" ]] # [', '[["r\\u0075le"]]', "[[test]]"]
+BODIES = ["", "# [[rule]]\n", "a = [\n[[1]]\n]\n", "b.a = 1\na = 2\n", "[other.a]\na = 1\n"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(HEADS), st.sampled_from(BODIES)), max_size=6))
+def test_each_of_many_tables_is_found_at_its_line(tables):
+    text, counts = "[other]\n", {"rule": 0, "test": 0}
+    expected: dict[Place, int] = {}
+    for head, body in tables:
+        name = "test" if "test" in head else "rule"
+        place = name, counts[name]
+        counts[name] += 1
+        expected[place] = text.count("\n") + 1
+        text += head + "\n"
+        if "other" in body:
+            body = body.replace("other.a", f"{name}.b")  # noqa: PLW2901 - its table within
+            expected[*place, "b", "a"] = text.count("\n") + 2
+        elif "a = " in body:
+            expected[*place, "a"] = text.count("\n") + 1 + body.startswith("b")
+        text += body
+    document = TomlDocument(text, "m.toml")
+    assert {place: document.line_of(place) for place in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[[rule]]\nid = 1\n" * 300, "rule = [\n" + "{ id = 1 },\n" * 300 + "]\n"],
+    ids=["tables", "a list"],
+)
+def test_the_lines_of_all_tables_are_found_in_a_few_readings(text, monkeypatch):
+    document = TomlDocument(text, "m.toml")
+    counted = mock.Mock(wraps=tomllib.loads)
+    monkeypatch.setattr(tomllib, "loads", counted)
+    lines = [document.line_of(("rule", number, "id")) for number in range(300)]
+    assert lines == ([1] * 300 if "{" in text else list(range(2, 602, 2)))
+    assert sum(len(each.args[0]) for each in counted.call_args_list) < 10 * len(text)
 
 
 @given(LINES)

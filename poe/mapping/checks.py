@@ -34,18 +34,19 @@ def refuse_circles(rules: RuleSet) -> None:
         each.id: (each.fate, _topics_of(each.topic)) for each in rules.rules
     }
     fates[OTHERWISE] = rules.otherwise, ANY
-    ways = {
-        one: [
-            other
-            for other, (_, wanted) in fates.items()
-            if any(
-                may_meet(topic, source) and any(may_meet(topic, each) for each in wanted)
-                for topic in _outputs(fate)
-                for source in rules.source.topics
-            )
+    ways = {}
+    for one, (fate, _) in fates.items():
+        # Mostly none; each pair of rules is looked at for those alone.
+        back = [
+            topic
+            for topic in _outputs(fate)
+            if any(may_meet(topic, source) for source in rules.source.topics)
         ]
-        for one, (fate, _) in fates.items()
-    }
+        ways[one] = [
+            other
+            for other, (_, wanted) in (fates.items() if back else ())
+            if any(may_meet(topic, each) for topic in back for each in wanted)
+        ]
     for begin in ways:
         circle = _circle(ways, begin)
         if circle:
@@ -125,19 +126,18 @@ def _unreached(rules: RuleSet) -> Iterator[str]:
 
 def _covers(wide: Rule, narrow: Rule) -> bool:
     """Return whether all messages that meet one rule certainly meet another one."""
-    pairs = [
-        (getattr(wide, name), getattr(narrow, name))
+    return all(
+        (one := getattr(wide, name)) is None or _is_part(one, getattr(narrow, name))
         for name in ("topic", "key_is", "header", "body", "when")
-    ]
-    return all(one is None or _is_part(one, other) for one, other in pairs)
+    )
 
 
 def _is_part(wide: Any, narrow: Any) -> bool:  # noqa: ANN401 - patterns
-    if isinstance(wide, Mapping) and isinstance(narrow, Mapping):
+    if isinstance(wide, dict) and isinstance(narrow, dict):
         return "not" not in wide and all(
             name in narrow and _is_part(each, narrow[name]) for name, each in wide.items()
         )
-    if isinstance(wide, list) and not isinstance(narrow, Mapping | list):
+    if isinstance(wide, list) and not isinstance(narrow, (dict, list)):
         return narrow in wide
     return type(wide) is type(narrow) and bool(wide == narrow)
 

@@ -3,6 +3,7 @@
 Nothing here waits for anything, but for functions that rules call.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from hashlib import sha256
@@ -148,10 +149,9 @@ class Compiled:
                 languages.append(Cel())
             return languages[0]
 
-        ids = [each.id for each in rules.rules]
-        for each in ids:
-            if ids.count(each) > 1 or each in {OTHERWISE, DECODING}:
-                problem = "is used twice" if ids.count(each) > 1 else "has a meaning of its own"
+        for each, count in Counter(each.id for each in rules.rules).items():
+            if count > 1 or each in {OTHERWISE, DECODING}:
+                problem = "is used twice" if count > 1 else "has a meaning of its own"
                 raise InvalidMapping(
                     place=f"rule {each!r}: id", problem=f"{problem}; use another name"
                 )

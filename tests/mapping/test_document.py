@@ -1,14 +1,16 @@
 """Files of mappings: what is wrong in one is told with its line, and how to mend it."""
 
 import random
+import tomllib
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from poe.errors import InvalidMapping
-from poe.mapping import Mapping, P, load
+from poe.mapping import Mapping, P, checks, load
 from poe.mapping.action import Dead, Drop, Ok, Retry, Stop, To
 from poe.mapping.document import load_text
 from poe.mapping.rule import Call, OnError, Route
@@ -178,7 +180,7 @@ def rule(text):
     return f'{HEAD}[[rule]]\nid = "a"\n{text}\n'
 
 
-def tested(text):
+def beside(text):
     expect = "" if "expect" in text else "\nexpect = {}"
     return rule(f"ok = true\n[[test]]\n{text}{expect}")
 
@@ -247,11 +249,11 @@ BROKEN = {
         "use one of a, otherwise",
     ),
     "test, no body": (rule("ok = true\n[[test]]\nin = {}\nexpect = {}"), 8, "use either body"),
-    "test, topic": (tested("in = {body = 1, topic = 5}"), 8, "test 1: in.topic: is 5; use a text"),
-    "test, header": (tested("in = {body = 1, header = 'x'}"), 8, "in.header: is 'x'; use a table"),
-    "test, pointer": (tested("in = {body = 1, pointer = -1}"), 8, "in.pointer: is -1; use 0 to"),
+    "test, topic": (beside("in = {body = 1, topic = 5}"), 8, "test 1: in.topic: is 5; use a text"),
+    "test, header": (beside("in = {body = 1, header = 'x'}"), 8, "in.header: is 'x'; use a table"),
+    "test, pointer": (beside("in = {body = 1, pointer = -1}"), 8, "in.pointer: is -1; use 0 to"),
     "test, pattern": (
-        tested("in = {body = 1}\nexpect = {body = {x = {gt = true}}}"),
+        beside("in = {body = 1}\nexpect = {body = {x = {gt = true}}}"),
         9,
         "test 1: expect.body.x.gt: is True; use a number or a text",
     ),
@@ -345,6 +347,20 @@ def test_a_circle_may_be_wanted(tmp_path):
 def test_what_leaves_a_circle_is_none(tmp_path):
     text = rule('topic = "orders"\nto = "web.x"\n[[rule]]\nid = "b"\ntopic = "web.*"\nok = true')
     assert not load(written(tmp_path, text)).loop
+
+
+def test_a_mapping_of_many_rules_is_read_in_time_that_grows_with_them(monkeypatch):
+    """Neither does each rule read the file anew, nor is each pair looked at for a circle."""
+    read, met = mock.Mock(wraps=tomllib.loads), mock.Mock(wraps=checks.may_meet)
+    monkeypatch.setattr(tomllib, "loads", read)
+    monkeypatch.setattr(checks, "may_meet", met)
+    text = HEAD + "".join(
+        f'[[rule]]\nid = "{n}"\nbody.x = {n}\nto = "out.{n}"\n' for n in range(200)
+    )
+    rules = load_text(text, Path("m.toml")).rules
+    assert [each.place for each in rules] == [f"m.toml, line {4 + 4 * n}" for n in range(200)]
+    assert sum(len(each.args[0]) for each in read.call_args_list) < 10 * len(text)
+    assert met.call_count < 10 * len(rules)
 
 
 @given(data=st.data())
