@@ -1,5 +1,6 @@
 """`poe search`: looks for messages in a topic, where they lie."""
 
+import os
 from typing import Annotated
 
 import typer
@@ -61,6 +62,7 @@ def search(  # noqa: PLR0913 - the options of a command
     """
     if not text:
         raise OptionError("TEXT", text, "one character or more")
+    content = os.fsencode(text)
     found_count, looked_bytes = 0, 0
     with endpoint.connect() as connection:
         while True:
@@ -68,8 +70,8 @@ def search(  # noqa: PLR0913 - the options of a command
                 topic,
                 after,
                 last,
-                contains=None if regex else text,
-                regex=text if regex else None,
+                contains=None if regex else content,
+                regex=_expression(content) if regex else None,
                 matches_max=min(limit - found_count, 1000),
             )
             for match in found.matches:
@@ -81,6 +83,18 @@ def search(  # noqa: PLR0913 - the options of a command
                 break
     end = "to the end" if found.is_end else f"up to pointer {after}; go on with --after {after}"
     write_error(_summary(found_count, looked_bytes, end))
+
+
+def _expression(content: bytes) -> str:
+    """Return a regular expression of the command line, whatever the locale.
+
+    Raises:
+        OptionError: it is no text.
+    """
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise OptionError("TEXT", content, "a regular expression in UTF-8") from error
 
 
 def _summary(count: int, looked_bytes: int, end: str) -> str:

@@ -95,3 +95,10 @@ def test_regular_expressions_are_searched_and_refused(node, capfdbinary):
     assert [each.split("\t")[-1] for each in found] == ["10", "11", "12", "13"]
     assert run(["search", "t", "(", "--regex"]) != ExitCode.OK
     assert "missing" in capfdbinary.readouterr().err.decode()
+
+
+def test_bytes_that_are_no_text_are_searched_as_they_are_put(node, capfdbinary):
+    node.put("t", b"a\xffb")
+    assert lines(capfdbinary, "search", "t", "\udcff")[0].endswith("a\\xffb")
+    assert run(["search", "t", "\udcff", "--regex"]) == ExitCode.USAGE
+    assert "use a regular expression in UTF-8" in capfdbinary.readouterr().err.decode()
