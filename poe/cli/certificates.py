@@ -103,8 +103,13 @@ def _write(folder: Path, made: "Mapping[str, Issued]", *, renew: bool) -> None:
 
     Raises:
         ConfigError: there is one already; nothing was written.
+        OptionError: it is no folder that can be written to.
     """
-    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    except OSError as error:
+        allowed = f"a folder that can be made and written to ({error.strerror})"
+        raise OptionError("DIR", str(folder), allowed) from error
     files = {}
     for name, issued in made.items():
         files[folder / f"{name}.key"] = (issued.key, 0o600)

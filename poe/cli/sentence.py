@@ -20,7 +20,8 @@ _ARGUMENT: Final = re.compile("`(ca|certificate|server_name)`")
 def sentence_of(error: PoeError | OSError) -> str:
     """Say what happened; where the error's own way out is one for programs, say the person's."""
     if isinstance(error, OSError):
-        return f"the system refuses: {error.strerror or error}"
+        where = f" ({error.filename})" if error.filename else ""
+        return f"the system refuses: {error.strerror or error}{where}"
     # A process of ours has said it in such a sentence.
     if isinstance(error, ProcessStartFailed) and error.report:
         return error.report

@@ -160,9 +160,11 @@ def test_the_key_of_another_authority_is_refused(folder, tmp_path):
 
 def test_a_folder_that_is_none_is_told(tmp_path):
     (tmp_path / "file").touch()
-    run = make(tmp_path / "file", "--host", "localhost")
-    assert run.returncode != 0
-    assert "File exists" in complaint(run)
+    for place in (tmp_path / "file", tmp_path / "file" / "tls"):
+        run = make(place, "--host", "localhost")
+        assert run.returncode == 2
+        told = f"poe: option 'DIR' is '{place}'; use a folder that can be made and written to ("
+        assert complaint(run).startswith(told)
 
 
 def test_without_the_extra_it_says_what_to_install(folder, monkeypatch):

@@ -212,6 +212,14 @@ def test_who_does_not_get_in_has_no_login(place, node, home, tmp_path):
 # --- The administrator ---------------------------------------------------------------------------
 
 
+def test_a_login_that_cannot_be_kept_is_told_with_its_place(place, node, home, as_alice):
+    elsewhere = {**home, "XDG_CONFIG_HOME": "/proc/nothing"}
+    run = poe_here("login", node.url, "--ca", place / "ca.pem", *as_alice, **elsewhere)
+    assert run.returncode == ExitCode.FAILURE
+    told = "poe: the system refuses: No such file or directory (/proc/nothing)"
+    assert complaint(run) == told
+
+
 def test_who_owns_the_folder_is_the_administrator(place, node, home):
     for how in ({"POE_DIR": str(place / "data")}, {}):
         options = () if how else ("--dir", place / "data")
