@@ -7,6 +7,7 @@ what the function has returned and how it ended. Output of the function goes to 
 import os
 import pickle
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -23,6 +24,9 @@ _MESSAGES_MAX: Final = 256
 """Messages that are sent at a time."""
 _START_S: Final = 30.0
 _END_S: Final = 1.0
+
+_PROGRAM: Final = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
+"""Not `-m`: Python would warn that the package has loaded this module already."""
 
 Told = tuple[object, str]
 """What was returned, and the error, or nothing."""
@@ -93,9 +97,10 @@ class FunctionProcess:
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             self._process = subprocess.Popen(  # noqa: S603 - ourselves
-                [sys.executable, "-m", __name__, str(self._path), self._name],
+                [sys.executable, "-c", _PROGRAM, str(self._path), self._name],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is for who asks, who has the call end in order
             )
             try:
                 self._read(self._process, _START_S)
@@ -138,6 +143,9 @@ def _write(stream: IO[bytes] | None, value: object) -> None:
 
 def main(path: str, name: str) -> None:
     """Be the process: call a function of a file for what comes in, until nothing does."""
+    # A service manager tells all processes to end: the call that is under way is waited for.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
     # What the function prints must not come between.
     out = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -154,7 +162,3 @@ def main(path: str, name: str) -> None:
                 _write(out, tuple(answer))
             except (pickle.PicklingError, TypeError, AttributeError) as error:
                 _write(out, (None, f"what it returned cannot be sent: {error}"))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -64,7 +64,7 @@ def test_a_call_that_hangs_is_left_and_the_rest_goes_on():
 
 
 FUNCTION = """
-import os, time
+import os, signal, time
 
 class Local:
     def __reduce__(self):
@@ -85,6 +85,10 @@ def function(message):
         time.sleep(1000)
     if message.value == b"bad":
         1 / 0
+    if message.value == b"signals":
+        for number in (signal.SIGINT, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+        return str(os.getsid(0) == os.getpid())
     return message.value + b"!"
 """
 
@@ -104,6 +108,16 @@ def test_in_a_process_a_function_may_do_anything(runner):
     assert told[1] == "its process ended with 7"
     assert told[2].startswith("what it returned cannot be sent")
     assert told[3] == "it took longer than 3 s"
+
+
+def test_signals_for_all_processes_of_a_mapping_end_no_call(runner):
+    assert runner.run(messages(b"signals")) == [Answer("True")]
+
+
+def test_a_process_says_nothing_that_its_function_does_not(runner, capfd):
+    runner.run(messages(b"a"))
+    told = capfd.readouterr()
+    assert (told.out, told.err) == ("", "what a function prints goes elsewhere\n")
 
 
 def test_what_cannot_be_read_of_a_process_is_an_error_of_one_message(runner):
