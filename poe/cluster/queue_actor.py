@@ -337,9 +337,9 @@ class QueueActor(GenServer):
             case "under":
                 self.reply_error(caller, UnderCopies(result.wanted, result.made))
             case "busy":
-                copies = self._queue.copies
+                held_count = self._queue.copies.messages_count
                 limit, maximum = "bytes_max", record.bytes_max
-                if copies.messages_count >= record.messages_max:
+                if held_count + result.pointer - result.first >= record.messages_max:
                     limit, maximum = "messages_max", record.messages_max
                 self.reply_error(caller, QueueBusy(record.name, limit, maximum))
             case "none":

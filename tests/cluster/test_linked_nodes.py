@@ -23,6 +23,7 @@ from poe.errors import (
     NodeAlive,
     NodeForgotten,
     OptionError,
+    QueueBusy,
     QueueExists,
     StorageError,
     TooFewNodes,
@@ -165,6 +166,18 @@ def test_too_few_nodes_are_told_at_once_and_nothing_is_stored(cluster):
     with pytest.raises(TooFewNodes):
         put(a, "jobs", b"two", copies=3)
     assert held(a, "jobs") == [b"one"]
+
+
+def test_a_queue_that_is_full_names_the_limit_that_the_put_would_exceed(cluster):
+    (a,) = cluster("a", copies=1)
+    a.control("queue_create", topic=b"jobs", messages_max=2, bytes_max=1000)
+    with pytest.raises(QueueBusy, match="messages_max of 2 is reached"):
+        put(a, "jobs", b"one", b"two", b"three")
+    put(a, "jobs", b"one")
+    with pytest.raises(QueueBusy, match="messages_max of 2 is reached"):
+        put(a, "jobs", b"two", b"three")
+    with pytest.raises(QueueBusy, match="bytes_max of 1000 is reached"):
+        put(a, "jobs", bytes(1000))
 
 
 def test_a_node_that_sees_no_other_says_so_once(cluster, monkeypatch):
