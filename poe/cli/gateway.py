@@ -148,8 +148,10 @@ def _function(text: str) -> Callable[..., Any]:
     sys.path.insert(0, "")
     try:
         found = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        allowed = f"MODULE:FUNCTION of a module that can be imported ({error})"
+    except (Exception, SystemExit) as error:  # a module of users may end with any
+        is_plain = isinstance(error, ImportError | AttributeError | ValueError)
+        why = error if is_plain else f"{type(error).__name__}: {error}"
+        allowed = f"MODULE:FUNCTION of a module that can be imported ({why})"
         raise OptionError("--edit", text, allowed) from error
     if not callable(found):
         raise OptionError("--edit", text, f"MODULE:FUNCTION; {name} is no function")

@@ -42,6 +42,24 @@ def test_a_user_in_the_url_of_the_broker_is_hidden_and_the_options_are_named():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("no_such_module:f", "No module named 'no_such_module'"),
+        (".edits:f", "TypeError: "),
+        ("edits:f", "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_function_that_cannot_be_had_is_told_with_why(named, told, tmp_path, monkeypatch):
+    (tmp_path / "edits.py").write_text("1 / 0")
+    monkeypatch.chdir(tmp_path)
+    run = poe_here("gateway", "--edit", named)
+    assert run.returncode == 2
+    assert complaint(run).startswith(f"poe: option '--edit' is {named!r}; use MODULE:FUNCTION of")
+    assert told in complaint(run)
+
+
+@pytest.mark.slow
 def test_the_console_names_options_as_they_are_typed():
     run = poe_here("console", "--user", "ann")
     assert run.returncode == 2
