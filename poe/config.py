@@ -168,7 +168,10 @@ class Config:
 
     def without_service(self) -> Self:
         """Return the options of the node alone."""
-        return replace(self, service=ServiceOptions())
+        others = {
+            key: self.origins[key] for key in self.origins if key not in _types(ServiceOptions)
+        }
+        return replace(self, service=ServiceOptions(), origins=others)
 
     def told(self) -> dict[str, dict[str, Any]]:
         """Return each option with its `value`, as JSON has it, and where it came `from`.

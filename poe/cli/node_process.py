@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, Self
 
 from poe.actors import end_with_parent, report_failure, report_ready
@@ -46,6 +46,8 @@ class NodeArguments:
 
     options: dict[str, Any]
     """All options of the node by name."""
+    origins: dict[str, str]
+    """Where those were given that were."""
     log_level: str
     plain: InheritedPort | None
     """Where it listens in plaintext."""
@@ -87,6 +89,7 @@ def main() -> int:
     bound = arguments.bind()
     try:
         config = Config.load(arguments.options, environment={}, toml_path=os.devnull)
+        config = replace(config, origins=arguments.origins)
         node = Node(config, bound=bound)
         code = Service(node, lambda _: report_ready(), arguments.drain_s).run()
     except (PoeError, OSError) as error:

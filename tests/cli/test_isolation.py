@@ -1,5 +1,6 @@
 """`poe serve --isolation process`: the node dies and comes back, and the service stays."""
 
+import json
 import os
 import signal
 import socket
@@ -221,6 +222,12 @@ def test_a_start_that_fails_is_told_as_without_isolation(tmp_path, isolated, tro
     assert (run.returncode, complaint(run)) == (plain.returncode, complaint(plain))
     assert run.returncode == 2
     assert not folder.is_dir() or trouble == "locked folder", "nothing is left behind"
+
+
+def test_options_are_told_with_where_they_came_from(isolated):
+    run = poe("config", "--changed", "--format", "json", port=isolated.port)
+    told = {name: row["from"] for name, row in json.loads(run.stdout).items()}
+    assert told == {"dir": "argument", "port": "argument"}
 
 
 def test_the_option_may_stand_in_the_environment(tmp_path):
