@@ -117,6 +117,8 @@ class AsyncWork:
             if self._task is not None and self._task.cancelling():
                 raise
             self.error = error
+        except GeneratorExit:
+            raise  # in simulated time it has waited for something
         except BaseException as error:  # the actor decides what it means
             # `sys.exit()`, too: it would end the loop, and with it all actors.
             if is_for_program(error):

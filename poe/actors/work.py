@@ -52,7 +52,16 @@ class Work:
         TooMuchWork: on construction; so many of the actor's works are not done.
     """
 
-    __slots__ = ("_cell", "_function", "_is_cancelled", "_running", "_wait", "error", "result")
+    __slots__ = (
+        "_cell",
+        "_function",
+        "_is_cancelled",
+        "_is_counted",
+        "_running",
+        "_wait",
+        "error",
+        "result",
+    )
 
     def __init__(
         self,
@@ -73,6 +82,7 @@ class Work:
         self._cell = cell_of_actor(actor)
         self._function = function
         self._is_cancelled = False
+        self._is_counted = False
         self._running = Lock()
         self._running.acquire()
         self._wait = Wait(self._cell) if is_awaited else None
@@ -93,6 +103,7 @@ class Work:
             threads.submit(job)
         if isinstance(event_loop, EventLoop):
             # Its end waits for the lock, which this actor's turn has.
+            self._is_counted = True
             self._cell.run_queue.works_count += 1
 
     def wait(self) -> None:
@@ -105,6 +116,7 @@ class Work:
     def cancel(self) -> None:
         """Give it up: its actor is not told. What runs already cannot be ended, and runs on."""
         self._is_cancelled = True
+        self._uncount()
 
     async def outcome(self) -> Any:  # noqa: ANN401 - whatever the function returns
         """Await the end of one that was made to be awaited: the result, or the error raised."""
@@ -138,8 +150,13 @@ class Work:
         loop.wake(partial(self._cell.run_queue.run_outside, self._come_back))
 
     def _come_back(self) -> None:
-        self._cell.run_queue.works_count -= 1
+        self._uncount()
         self._tell()
+
+    def _uncount(self) -> None:
+        if self._is_counted:
+            self._is_counted = False
+            self._cell.run_queue.works_count -= 1
 
     def _look(self) -> None:
         """Look again and again whether it is done: a process of Thespian's listens to no thread."""

@@ -1,5 +1,7 @@
 """What nobody touches costs nothing: no ticks; listings let others in between."""
 
+from weakref import proxy
+
 import pytest
 
 from poe import Node
@@ -11,7 +13,8 @@ from poe.broker.registry import topic_registry
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.registry.topic_registry import TopicRegistry
 from poe.broker.requests.listing import pages
-from poe.errors import RemoteProtocolError, StorageError
+from poe.broker.requests.request_handler import RequestHandler
+from poe.errors import CallTimeout, RemoteProtocolError, StorageError
 from poe.protocol import exchange
 from poe.protocol.exchange import PAGE_COUNT, end_of
 from tests.broker.nodes import SimulatedNode, check_pages, connect
@@ -130,6 +133,27 @@ def test_a_sync_of_all_asks_some_at_a_time_and_lets_others_in_between(node, monk
     node.advance(1)
     assert sync.is_done
     assert sync.error is None
+
+
+class ImpatientRequest(LocalRequest):
+    """Waits for a disk as long as a request of a socket does."""
+
+    def init(self, routes):
+        self._handler = RequestHandler(proxy(self), routes, put_timeout_s=30.0)
+
+
+def test_a_sync_of_all_gives_up_when_a_disk_has_not_answered_in_time(node, monkeypatch):
+    asked: list[Call] = []
+
+    def hold(_server, caller, _answer):
+        asked.append(caller)
+        return NO_REPLY
+
+    monkeypatch.setattr(AppendixServer, "_when_synced", hold)
+    ref = node.system.start(ImpatientRequest, node.routes)
+    with pytest.raises(CallTimeout):
+        node.system.call(ref, lambda handler: handler.sync(None), None)
+    assert len(asked) == 100
 
 
 def test_a_look_at_what_expires_lets_others_in_between(tmp_path, monkeypatch):

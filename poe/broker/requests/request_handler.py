@@ -37,6 +37,7 @@ from poe.broker.requests.queue_messages import QueuePut, QueueStored
 from poe.broker.requests.retry import RETRY_S, TRIES_MAX, may_repeat, until_answered
 from poe.errors import (
     ActorDead,
+    CallTimeout,
     CorruptRecord,
     NoDescriptors,
     PoeError,
@@ -408,6 +409,8 @@ class RequestHandler:
                 await until_answered(
                     self.actor, self.routes, topic or b"", ask, releases_max=TRIES_MAX - 1
                 )
+            except CallTimeout:
+                raise  # each of the others would take as long
             except PoeError as error:
                 first_error = first_error or error
         if first_error is not None:
@@ -417,6 +420,9 @@ class RequestHandler:
         """Have what a killed server left open recovered, which makes it durable.
 
         Return why that cannot be done for all; the others are recovered.
+
+        Raises:
+            CallTimeout: one has taken too long.
         """
         first_error: PoeError | None = None
         for number, topic in enumerate(list(self.routes.resting), 1):
@@ -425,8 +431,11 @@ class RequestHandler:
             if is_left_open(self.routes.resting.get(topic, ())):
                 try:
                     await self.ask_registry(Settle(topic))
+                except CallTimeout:
+                    raise
                 except PoeError as error:
                     first_error = first_error or error
+                await self.actor.sleep(_TURN_PAUSE_S)  # that was some milliseconds' work
         return first_error
 
     async def _sync_once(self, topics: Sequence[bytes]) -> None:
@@ -444,6 +453,8 @@ class RequestHandler:
             for call in calls:
                 try:
                     await call
+                except CallTimeout:
+                    raise
                 except PoeError as error:
                     # One that found no file to open may be told that it may try again.
                     if first_error is None or isinstance(first_error, NoDescriptors):

@@ -119,3 +119,20 @@ def test_an_answer_for_which_something_works_beside_the_actors_is_waited_for(liv
     assert context.listen(None) == "answer"
     wait_until(live.run_queue.is_quiet)
     assert system.listen() is None
+
+
+def test_for_work_that_was_given_up_nobody_waits(live):
+    started, gate = threading.Event(), threading.Event()
+    thespians.actor_system_of(live)
+    context = live.actors.guests.external_clone()
+    begun: list[Work] = []
+
+    def hang():
+        started.set()
+        gate.wait()
+
+    context.tell(live.start(AnswersLater, lambda actor: begun.append(Work(actor, hang))), "go")
+    assert started.wait(20)
+    live.run_queue.run_outside(begun[0].cancel)
+    wait_until(live.run_queue.is_quiet)
+    gate.set()
