@@ -11,6 +11,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ _MESSAGES_MAX: Final = 256
 """Messages that are sent at a time."""
 _START_S: Final = 30.0
 _END_S: Final = 1.0
+_LOOK_S: Final = 1.0
 
 _PROGRAM: Final = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
 """Not `-m`: Python would warn that the package has loaded this module already."""
@@ -143,6 +145,7 @@ def _write(stream: IO[bytes] | None, value: object) -> None:
 
 def main(path: str, name: str) -> None:
     """Be the process: call a function of a file for what comes in, until nothing does."""
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     # A service manager tells all processes to end: the call that is under way is waited for.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
@@ -162,3 +165,13 @@ def main(path: str, name: str) -> None:
                 _write(out, tuple(answer))
             except (pickle.PicklingError, TypeError, AttributeError) as error:
                 _write(out, (None, f"what it returned cannot be sent: {error}"))
+
+
+def _end_with(parent_pid: int) -> None:
+    """End this process soon after who started it was killed, though a call hangs.
+
+    The kernel would end it with the thread alone that started it, of which there come others.
+    """
+    while os.getppid() == parent_pid:
+        time.sleep(_LOOK_S)
+    os._exit(1)

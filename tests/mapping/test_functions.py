@@ -2,6 +2,8 @@
 
 import os
 import resource
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from poe.mapping.function_file import Answer, find_function
 from poe.mapping.functions import HANGING_MAX, FunctionsHang, InProcess, InThread
 from poe.mapping.message import Message
 from poe.mapping.rule import Call
+from tests.python_process import environment
+from tests.waiting import wait_until
 
 
 def messages(*values):
@@ -73,6 +77,9 @@ class Local:
 def function(message):
     print("what a function prints goes elsewhere")
     if message.value == b"hang":
+        time.sleep(1000)
+    if message.value == b"pid":
+        print(os.getpid(), flush=True)
         time.sleep(1000)
     if message.value == b"end":
         os._exit(7)
@@ -149,3 +156,24 @@ def test_its_process_is_heard_by_a_program_that_has_a_thousand_files_open(runner
         for each in others:
             os.close(each)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+PARENT = """
+import sys
+from pathlib import Path
+from poe.mapping.function_process import FunctionProcess
+from poe.mapping.message import Message
+FunctionProcess(Path(sys.argv[1]), "function", 1000.0).ask([Message("t", 1, b"pid")])
+"""
+
+
+def test_a_process_whose_program_is_killed_ends_though_a_call_hangs(runner, tmp_path):
+    command = [sys.executable, "-c", PARENT, str(tmp_path / "f.py")]
+    with subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True) as parent:
+        assert parent.stderr is not None
+        assert "elsewhere" in parent.stderr.readline()
+        pid = int(parent.stderr.readline())
+        parent.kill()
+        # It has its standard error, too: this ends with it.
+        assert parent.stderr.read() == ""
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), 20)

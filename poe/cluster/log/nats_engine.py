@@ -14,7 +14,7 @@ import json
 import logging
 import os
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -153,7 +153,7 @@ class NatsEngine:
         self._link: Link | None = None
         self._why = _NOT_REACHED
         self._under_way: dict[int, _UnderWay] = {}
-        self._unsent: dict[int, _Publishing] = {}
+        self._unsent: OrderedDict[int, _Publishing] = OrderedDict()
         """Of those the ones that wait to be sent, in order."""
         self._follows: dict[str, StreamFollow] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -427,7 +427,7 @@ class NatsEngine:
 
     def _lose(self, why: str) -> None:
         """Tell what became of all that is under way without a connection."""
-        unsent, self._unsent = self._unsent, {}
+        unsent, self._unsent = self._unsent, OrderedDict()
         under_way, self._under_way = self._under_way, {}
         for number, each in under_way.items():
             each.alarm.cancel()
@@ -452,8 +452,7 @@ class NatsEngine:
         """Send what there is, one after the other: so it is also stored in that order."""
         while True:
             while self._unsent:
-                number = next(iter(self._unsent))
-                each = self._unsent.pop(number)
+                number, each = self._unsent.popitem(last=False)
                 reply = self._under_way[number].reply
                 self._counts["published"] += 1
                 subject = self._names.subject(each.stream)

@@ -133,6 +133,7 @@ def test_for_work_that_was_given_up_nobody_waits(live):
 
     context.tell(live.start(AnswersLater, lambda actor: begun.append(Work(actor, hang))), "go")
     assert started.wait(20)
+    wait_until(lambda: begun)
     live.run_queue.run_outside(begun[0].cancel)
     wait_until(live.run_queue.is_quiet)
     gate.set()
