@@ -355,6 +355,7 @@ class QueueCore:
                 return
             self._is_closed = True
             self._ready.clear()
+        self._wake_all()  # not only behind what is told, which may fail
         tasks = [*self._tasks, *([self._joining] if self._joining else [])]
         for task in tasks:
             task.cancel()

@@ -348,6 +348,40 @@ def test_whoever_waits_for_a_server_is_told_that_the_queue_is_closed(caplog, mon
     assert [type(each) for each in errors] == [QueueClosed]
 
 
+def test_whoever_waits_is_told_that_the_queue_is_closed_though_no_server_can_be_told_what_is_done(
+    node, monkeypatch
+):
+    """It waited for ever, and so did `close`."""
+    monkeypatch.setattr(queue_core, "_CLOSE_S", 0.05)
+    monkeypatch.setattr(membership, "_CLOSE_S", 0.05)
+    node.put("jobs", b"m")
+    jobs = Queue(url(node), "jobs", batch=1, ack_interval_s=60)
+    job = jobs.get()
+    wait, has_begun = queue_core.QueueCore.wait, threading.Event()
+    errors: list[Exception] = []
+
+    async def note_and_wait(core, timeout_s):
+        has_begun.set()
+        return await wait(core, timeout_s)
+
+    def get():
+        try:
+            jobs.get()
+        except PoeError as error:
+            errors.append(error)
+
+    monkeypatch.setattr(queue_core.QueueCore, "wait", note_and_wait)
+    threads = [threading.Thread(target=each, daemon=True) for each in (get, jobs.close)]
+    threads[0].start()
+    assert has_begun.wait(20)
+    node.stop()
+    job.ack()
+    threads[1].start()
+    for each in threads:
+        each.join(10)
+    assert [type(each) for each in errors] == [QueueClosed]
+
+
 def test_who_gets_a_job_waits_no_longer_where_no_server_is_there(queues):
     jobs = queues(f"poe://127.0.0.1:{free_port()}", timeout_s=1)
     assert jobs.get(timeout_s=0.05) is None
