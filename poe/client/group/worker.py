@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Annotated, Any, Final, Self
 
 from poe.actors import SHUTDOWN, GenServer, LoopSystem
@@ -24,7 +25,7 @@ from poe.client.group.async_queue import AsyncQueue
 from poe.client.group.job import Job, reason_of
 from poe.client.local_server import LocalServer
 from poe.client.patience import NOT_LET_IN
-from poe.client.timeouts import deadline_of
+from poe.client.timeouts import deadline_of, left_s
 from poe.errors import (
     ActorDead,
     ConfigError,
@@ -55,7 +56,7 @@ _INTENSITY: Final = 10
 _PERIOD_S: Final = 3600
 _LOOK_S = 0.2
 _CANCEL_S = 5.0
-"""A coroutine that does not end when it is cancelled is waited for no longer."""
+"""How long coroutines that were cancelled are waited for, and those that they have begun."""
 _FINAL: Final = (
     *NOT_LET_IN,
     NotAuthorized,
@@ -125,6 +126,8 @@ class GroupWorker:
         self._queue = AsyncQueue(url, topics, group=group, **{**defaults, **options})
         self._handler = handler
         self._loop: LoopThread | None = None
+        self._handling: set[asyncio.Task[Any]] = set()
+        """Coroutines of handlers that run."""
         self._system = LoopSystem()
         self._root: Any = None
         self._refusal: PoeError | None = None
@@ -144,7 +147,8 @@ class GroupWorker:
         if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
             getattr(handler, "__call__", None)  # noqa: B004 - of an object whose call is a coroutine
         ):
-            self._loop = LoopThread("handlers", _cancel_all, QueueClosed)
+            at_end = partial(_cancel, self._handling)
+            self._loop = LoopThread("handlers", at_end, QueueClosed)
         shutdown_s = self._options.stop_timeout_s
         slot = ChildSpec(
             id="slot",
@@ -192,6 +196,7 @@ class GroupWorker:
         with self._stopping:
             if self._is_stopped.is_set():
                 return
+            deadline_s = time.monotonic() + self._options.stop_timeout_s
             try:
                 if self._root is not None and self._system.is_alive(self._root):
                     limit_s = self._options.stop_timeout_s + 5
@@ -199,7 +204,7 @@ class GroupWorker:
             finally:
                 self._queue.close_now()
                 if self._loop is not None:
-                    self._loop.close(_CANCEL_S)
+                    self._loop.close(max(_CANCEL_S, left_s(deadline_s)))
                 self._system.shutdown()
                 self._is_stopped.set()
 
@@ -221,7 +226,7 @@ class GroupWorker:
                     with _failing(job):
                         self._handler(job)
                 else:
-                    self._loop.run(_await(self._handler, job))
+                    self._loop.run(_await(self._handler, job, self._handling))
         except (LeaseLost, QueueClosed) as error:
             _log.warning("%s came to its end too late: %s", job, error)
         except Exception:  # noqa: BLE001 - it is the message's, and ends no slot
@@ -272,15 +277,22 @@ def _failing(job: Job) -> Iterator[None]:
     except Exception:  # that the job hears of itself
         raise
     except BaseException as error:  # noqa: BLE001 - `sys.exit` ends no program from here
+        job.nack(reason=reason_of(error))  # an error where it is too late, as at a stop
         _log.exception("%s is tried again, or is a dead letter", job)
-        job.nack(reason=reason_of(error))
 
 
-async def _await(handler: Handler, job: Job) -> None:
-    with _failing(job):
-        await handler(job)  # type: ignore[misc]  # it was looked at
+async def _await(handler: Handler, job: Job, handling: set[asyncio.Task[Any]]) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    handling.add(task)
+    try:
+        with _failing(job):
+            await handler(job)  # type: ignore[misc]  # it was looked at
+    finally:
+        handling.discard(task)
 
 
-async def _cancel_all() -> None:
-    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+async def _cancel(handling: set[asyncio.Task[Any]]) -> None:
+    """Cancel handlers; what they have begun beside goes on, and is waited for."""
+    for task in handling:
         task.cancel()

@@ -158,7 +158,7 @@ def test_a_stop_waits_no_longer_than_it_may(node, worker):
 
 
 @pytest.mark.parametrize("kind", ["waits", "stubborn", "blocking"])
-def test_a_stop_waits_no_longer_for_coroutines_either(node, worker, monkeypatch, kind):
+def test_a_stop_waits_no_longer_for_coroutines_either(node, worker, monkeypatch, kind, caplog):
     """Those that wait are cancelled; the others go on in their thread."""
     monkeypatch.setattr(worker_module, "_CANCEL_S", 0.05)
     begun, goes_on = threading.Event(), threading.Event()
@@ -185,6 +185,33 @@ def test_a_stop_waits_no_longer_for_coroutines_either(node, worker, monkeypatch,
     assert pool.join()
     (unit,) = node.control("group", group="workers")["units"]
     assert not unit["leases"], "its message is another member's to try"
+    assert "is tried again" not in caplog.text, "as nobody can be told any more"
+
+
+def test_a_stop_waits_for_what_a_coroutine_has_begun_and_cancels_it_not(node, worker):
+    may_end, begun = threading.Event(), threading.Event()
+    told: list[bytes] = []
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def tell(value):
+        begun.set()
+        await asyncio.to_thread(may_end.wait, 20)
+        told.append(value)
+
+    async def handle(job):
+        tasks.add(asyncio.create_task(tell(job.value)))
+
+    last = node.put("jobs", b"m")
+    pool = worker(handle, concurrency=1)
+    pool.start()
+    assert begun.wait(20)
+    wait_until(lambda: floor(node) == last)
+    stopping = threading.Thread(target=pool.stop)
+    stopping.start()
+    stopping.join(0.3)
+    may_end.set()
+    stopping.join(20)
+    assert told == [b"m"]
 
 
 def test_a_pool_that_has_not_begun_may_be_waited_for(worker):
