@@ -181,7 +181,8 @@ class GroupWorker:
         while not self._is_stopped.wait(_LOOK_S):
             if self._refusal is not None:
                 raise self._refusal
-            if self._root is not None and not self._system.is_alive(self._root):
+            has_ended = self._root is not None and not self._system.is_alive(self._root)
+            if has_ended and not (self._stopping.locked() or self._is_stopped.is_set()):
                 raise ActorDead(self._root, "its slots have failed too often")
             if time.monotonic() >= deadline_s:
                 return False
