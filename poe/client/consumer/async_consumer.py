@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import suppress
 from typing import Any, Self, TypeVar
 
 from poe.client.consumer.cursor import Cursor
-from poe.client.consumer.loop_thread import LoopThread
+from poe.client.consumer.loop_thread import LoopThread, until_closed
 from poe.client.consumer.source import ConsumerStatistics, Fetched, Received, Start
 from poe.client.given_topics import Topics
 from poe.client.local_server import LocalServer
@@ -46,7 +45,7 @@ class AsyncConsumer:
     async def __aiter__(self) -> AsyncIterator[Received]:
         """Yield each message, until `receive` would return none or the consumer is closed."""
         self._cursor.check_open()
-        with suppress(ConsumerClosed):
+        with until_closed():
             while await self._run(self._cursor.fill()):
                 for received in self._cursor.each():
                     yield received
@@ -54,14 +53,14 @@ class AsyncConsumer:
     async def batches(self) -> AsyncIterator[list[Received]]:
         """Yield what `receive` returns, until that is nothing or the consumer is closed."""
         self._cursor.check_open()
-        with suppress(ConsumerClosed):
+        with until_closed():
             while await self._run(self._cursor.fill()):
                 yield self._cursor.take()
 
     async def columns(self) -> AsyncIterator[Fetched]:
         """Yield messages side by side, see `Consumer.columns`."""
         self._cursor.check_open()
-        with suppress(ConsumerClosed):
+        with until_closed():
             while await self._run(self._cursor.fill()):
                 yield self._cursor.take_columns()
 

@@ -6,12 +6,11 @@ a fetch, of thousands of messages, threads wait for each other.
 """
 
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import chain
 from typing import Any, Self
 
 from poe.client.consumer.cursor import Cursor
-from poe.client.consumer.loop_thread import LoopThread
+from poe.client.consumer.loop_thread import LoopThread, until_closed
 from poe.client.consumer.source import ConsumerStatistics, Fetched, Received, Start
 from poe.client.given_topics import Topics
 from poe.client.local_server import LocalServer
@@ -161,7 +160,7 @@ class Consumer:
     def _rests(self) -> Iterator[Iterator[Received]]:
         """Yield what is there to be handed out, again and again."""
         self._cursor.check_open()
-        with suppress(ConsumerClosed):
+        with until_closed():
             while self._fill():
                 yield self._cursor.each()
 

@@ -1,16 +1,19 @@
 """What a consumer has fetched, how much of that was handed out, and how much is dealt with."""
 
+import os
 from collections import deque
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice, repeat
 from operator import length_hint
+from weakref import WeakSet
 
 from poe.client.consumer.source import Fetched, Received
 
 # As `Received._make`, without a Python function for each message: half the time.
 _received = partial(tuple.__new__, Received)
 _NOTHING = Fetched(0, (), (), ())
+_hands: "WeakSet[Hand]" = WeakSet()
 
 
 class Hand:
@@ -30,6 +33,7 @@ class Hand:
         self._withdrawn_count = 0
         # None while they are taken one at a time: then all but the last one are.
         self._dealt_count: int | None = 0
+        _hands.add(self)
 
     def put(self, fetched: Fetched) -> None:
         """Let these messages be handed out, and those before no more."""
@@ -105,3 +109,12 @@ class Hand:
             keys=keys,
             headers=headers and headers[begin:],
         )
+
+
+def _withdraw_all() -> None:
+    """Leave all that was fetched to the other process; a loop there was asks here for no more."""
+    for each in _hands:
+        each.withdraw()
+
+
+os.register_at_fork(after_in_child=_withdraw_all)

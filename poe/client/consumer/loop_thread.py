@@ -4,14 +4,27 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any, TypeVar
+
+from poe.errors import ConsumerClosed, QueueClosed
 
 T = TypeVar("T")
 
 _CLOSED = "it was closed"
 FORKED = "it belongs to the process that this is a fork of"
+
+
+@contextmanager
+def until_closed() -> Iterator[None]:
+    """Have a loop end when what it reads is closed, but not in a fork, where that never was."""
+    try:
+        yield
+    except (ConsumerClosed, QueueClosed) as error:
+        if error.reason == FORKED:
+            raise
 
 
 class LoopThread:

@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import suppress
 from typing import Any, Self, overload
 
-from poe.client.consumer.loop_thread import LoopThread
+from poe.client.consumer.loop_thread import LoopThread, until_closed
 from poe.client.group.job import Job
 from poe.client.group.queue_core import PutTerms, QueueCore
 from poe.client.local_server import LocalServer
@@ -44,7 +43,7 @@ class AsyncQueue:
 
     async def __aiter__(self) -> AsyncIterator[Job]:
         """Yield jobs until the queue is closed; each is to be acknowledged, or entered."""
-        with suppress(QueueClosed):
+        with until_closed():
             while True:
                 yield await self.get()
 

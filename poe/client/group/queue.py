@@ -1,10 +1,9 @@
 """The blocking work queue: messages that any number of members share, each to one of them."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import Any, Self, overload
 
-from poe.client.consumer.loop_thread import LoopThread
+from poe.client.consumer.loop_thread import LoopThread, until_closed
 from poe.client.group.job import Job
 from poe.client.group.queue_core import PutTerms, QueueCore
 from poe.client.local_server import LocalServer
@@ -55,7 +54,7 @@ class Queue:
 
     def __iter__(self) -> Iterator[Job]:
         """Yield jobs until the queue is closed; each is to be acknowledged, or entered."""
-        with suppress(QueueClosed):
+        with until_closed():
             while True:
                 yield self.get()
 

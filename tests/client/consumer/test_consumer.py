@@ -600,6 +600,29 @@ def test_a_forked_process_is_told_to_make_its_own(node, read, left):
         assert values(reader) == [*[b"left"] * left, b"m"]
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("loop_of", [iter, Consumer.batches, Consumer.columns])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_loop_that_a_fork_has_copied_hands_nothing_out_and_does_not_just_end(
+    node, loop_of, count
+):
+    node.put_many("t", VALUES[:count])
+    with Consumer(url(node), "t", batch=1) as reader:
+        loop = loop_of(reader)
+        next(loop)
+        before = reader.position()
+        pid = os.fork()
+        if not pid:
+            try:
+                next(loop, None)
+            except ConsumerClosed as error:
+                is_there = reader.position() == before
+                os._exit(0 if "fork" in str(error) and is_there else 2)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert len(list(loop)) == (0 if loop_of is Consumer.columns else count - 1)
+
+
 def test_the_statistics_are_a_copy(node, consumer):
     node.put_many("t", VALUES)
     reader = consumer()

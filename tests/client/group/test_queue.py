@@ -404,7 +404,11 @@ def test_who_only_looks_whether_there_is_a_job_gets_one_by_and_by(node, queue):
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_process_is_told_to_make_its_own(node):
+@pytest.mark.parametrize(
+    "take", [lambda jobs: jobs.get(timeout_s=0), lambda jobs: next(iter(jobs), None)],
+    ids=["get", "loop"],
+)  # fmt: skip
+def test_a_forked_process_is_told_to_make_its_own(node, take):
     """And works on nothing that the other process has fetched, and hands out."""
     node.put_many("jobs", VALUES)
     with Queue(url(node), "jobs") as jobs:
@@ -412,7 +416,7 @@ def test_a_forked_process_is_told_to_make_its_own(node):
         pid = os.fork()
         if not pid:
             try:
-                jobs.get(timeout_s=0)
+                take(jobs)
             except QueueClosed as error:
                 os._exit(0 if "fork" in str(error) else 2)
             os._exit(1)
