@@ -21,7 +21,7 @@ from poe.client.consumer.source import (
     Start,
 )
 from poe.client.consumer.turns import Turn, Turns
-from poe.client.group.membership import MemberInfo, Membership, Reach
+from poe.client.group.membership import MemberInfo, Membership, Reach, senseless
 from poe.client.local_server import AnyServer
 from poe.client.server_order import ServerOrder
 from poe.errors import PoeError
@@ -292,8 +292,11 @@ class GroupSource:
         # The newest message of this moment would be too late: others may have come before a
         # partition was granted, or while no member was there.
         if self._created is None:
-            created_us = (await self._membership.ask("group"))["created_us"]
-            self._created = datetime.fromtimestamp(created_us / 1e6, UTC)
+            told = await self._membership.ask("group")
+            try:
+                self._created = datetime.fromtimestamp(told["created_us"] / 1e6, UTC)
+            except (TypeError, KeyError, ValueError, OverflowError) as error:
+                raise senseless("group", told) from error
         return self._created
 
     async def _move(self, unit: _Unit, start: Start) -> None:

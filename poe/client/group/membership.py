@@ -6,11 +6,13 @@ library's own event loop, however long a handler runs.
 
 import asyncio
 import logging
+import math
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import index
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from poe.client.async_retrying_socket import AsyncRetryingSocket
@@ -109,17 +111,31 @@ class _Told(NamedTuple):
         """
         try:
             granted = {
-                bytes(name): (bytes(topic), int(partition), at and (int(at[0]), *at[1:]))
+                _name(name): (_name(topic), index(partition), _position(at))
                 for name, (topic, partition, at) in content["granted"].items()
             }
-            revoke = [bytes(name) for name in content.get("revoke", ())]
+            revoke = [_name(name) for name in content.get("revoke", ())]
             beat_s = float(content.get("heartbeat_s", beat_s))
-            return cls(int(content["generation"]), granted, revoke, beat_s)
+            told = cls(index(content["generation"]), granted, revoke, beat_s)
         except (AttributeError, TypeError, KeyError, IndexError, ValueError) as error:
-            raise _senseless(op, content) from error
+            raise senseless(op, content) from error
+        if not 0 < beat_s < math.inf:
+            raise senseless(op, content)
+        return told
 
 
-def _senseless(op: str, answer: object) -> RemoteProtocolError:
+def _name(value: object) -> bytes:
+    if not isinstance(value, bytes):
+        raise TypeError(value)
+    return value
+
+
+def _position(at: Any) -> Sequence[Any] | None:  # noqa: ANN401 - to be checked
+    return None if at is None else (index(at[0]), *at[1:])
+
+
+def senseless(op: str, answer: object) -> RemoteProtocolError:
+    """Return the error of an answer that is none."""
     return RemoteProtocolError(f"the answer to {op} is {answer!r:.200}")
 
 
@@ -193,7 +209,7 @@ class Membership:
         """
         answer = await self.call(self._control(op, arguments))
         if not isinstance(answer, _ANSWERS.get(op, object)):
-            raise _senseless(op, answer)
+            raise senseless(op, answer)
         return answer
 
     async def call(self, request: Callable[[AsyncSocket], Awaitable[T]], extra_s: float = 0.0) -> T:
@@ -268,13 +284,21 @@ class Membership:
 
         Raises:
             GroupFenced: somebody has.
+            RemoteProtocolError: the answer makes no sense.
         """
         told = await self._beat_socket.call(self._control("group", {}))
-        for other in told["members"]:
-            if other["instance"] == instance and other["id"] != self.id:
-                again = f"instance {instance!r} has been started again, as {other['name']}"
-                why = f"{again}; who is to be a member beside it needs another instance name"
-                raise GroupFenced(self._info.group, why)
+        try:
+            others = [
+                each["name"]
+                for each in told["members"]
+                if each["instance"] == instance and each["id"] != self.id
+            ]
+        except (TypeError, KeyError) as error:
+            raise senseless("group", told) from error
+        if others:
+            again = f"instance {instance!r} has been started again, as {others[0]}"
+            why = f"{again}; who is to be a member beside it needs another instance name"
+            raise GroupFenced(self._info.group, why)
 
     def _control(
         self, op: str, arguments: Mapping[str, Any]

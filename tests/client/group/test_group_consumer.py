@@ -20,6 +20,7 @@ from poe.errors import (
     MessagesLost,
     OptionError,
     PoeError,
+    RemoteProtocolError,
     UnknownGroup,
 )
 from poe.protocol.envelope import encode
@@ -469,6 +470,22 @@ def test_a_busy_event_loop_costs_no_membership(node):
     asyncio.run(read())
     first, second = members
     assert first == second is not None
+
+
+@pytest.mark.parametrize("answer", [None, 7, [], {}, {"created_us": None}, {"created_us": 2**64}])
+async def test_a_group_that_tells_without_sense_when_it_was_made_is_an_error(monkeypatch, answer):
+    """Else it would end the heartbeats of its member in silence."""
+
+    async def ask(membership, op):
+        return answer
+
+    monkeypatch.setattr(Membership, "ask", ask)
+    options = ConsumerOptions(group="g", start="newest")
+    source = GroupSource([Server("localhost", 1)], [b"t"], options, Hand(b"t"))
+    with pytest.raises(RemoteProtocolError, match="the answer to group is"):
+        await source.heard({b"t": (b"t", 0, None)}, ())
+    assert source.owned() == []
+    await source.close()
 
 
 async def test_a_unit_that_cannot_be_begun_leaves_no_other_one_to_begin_unasked(monkeypatch):

@@ -1,13 +1,14 @@
 """One member of a group, told what a script says."""
 
 import asyncio
+import math
 from typing import Any
 
 import pytest
 
 from poe.client.group import membership
 from poe.client.group.membership import MemberInfo, Membership
-from poe.errors import ConnectFailed, PoeError, RemoteProtocolError
+from poe.errors import ConnectFailed, GroupFenced, PoeError, RemoteProtocolError
 
 JOINED = {"generation": 1, "heartbeat_s": 0.01, "granted": {b"t": [b"t", 0, None]}}
 BEAT = {"generation": 1, "granted": {}, "revoke": []}
@@ -16,6 +17,12 @@ NONSENSE: list[Any] = [
     {**JOINED, "generation": None},
     {**JOINED, "granted": 7},
     {**JOINED, "granted": {b"t": [b"t", 0]}},
+    *({**JOINED, "generation": each} for each in (math.inf, 1e300)),
+    *({**JOINED, "heartbeat_s": each} for each in (math.inf, math.nan, 0, -1)),
+    *({**JOINED, "granted": {b"t": [b"t", 0, each]}} for each in (0, [], [math.inf, b""])),
+    {**JOINED, "granted": {b"t": [b"t", math.inf, None]}},
+    {**JOINED, "granted": {2**64 - 1: [b"t", 0, None]}},
+    *({**JOINED, "revoke": each} for each in ([2**64 - 1], [2**62])),
 ]
 
 
@@ -44,7 +51,10 @@ class Script:
         if self.beats > 3:
             self.has_beaten.set()
         await asyncio.sleep(0)
-        return self._answers.pop(0) if self._answers else BEAT
+        answer = self._answers.pop(0) if self._answers else BEAT
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     async def close(self):
         pass
@@ -71,10 +81,10 @@ class Work:
         self.failures.append(error)
 
 
-def member(*answers):
+def member(*answers, instance=None):
     work = Work()
     script: Any = Script(*answers)
-    info = MemberInfo(group="g", mode="ordered", topics=[b"t"])
+    info = MemberInfo(group="g", mode="ordered", topics=[b"t"], instance=instance)
     return Membership(script, info, work, print), script, work
 
 
@@ -106,6 +116,20 @@ async def test_a_member_whose_group_answers_without_sense_goes_on_being_heard_of
         await script.has_beaten.wait()
     assert [type(each) for each in work.failures] == [RemoteProtocolError]
     assert work.owned() == [b"t"]
+    await joined.close()
+
+
+@pytest.mark.parametrize("members", [None, 7, [7], [{}], [{"instance": "i"}]], ids=repr)
+async def test_so_does_one_whose_group_tells_without_sense_who_its_members_are(
+    members, monkeypatch
+):
+    monkeypatch.setattr(membership, "_PAUSE_S", 0.0)
+    told = {} if members is None else {"members": members}
+    joined, script, work = member(JOINED, GroupFenced("g", "lost"), told, instance="i")
+    await joined.open()
+    async with asyncio.timeout(5):
+        await script.has_beaten.wait()
+    assert [type(each) for each in work.failures] == [RemoteProtocolError]
     await joined.close()
 
 
