@@ -363,12 +363,11 @@ class QueueCore:
         try:
             if self._tasks:
                 async with asyncio.timeout(_CLOSE_S):
-                    await self._tell()
+                    while not self._let_go(are_told=True):
+                        await self._tell()
         except (PoeError, TimeoutError) as error:
             _log.warning("group %s: messages that are done may come again: %s", self.group, error)
-        with self._lock:  # nobody is told any more what becomes of them
-            for lease in self._leases.values():
-                lease.is_lost = True
+            self._let_go(are_told=False)
         await asyncio.gather(self._membership.close(), self._puts.end(_CLOSE_S))
         await asyncio.gather(self._lease_socket.close(), self._put_socket.close())
 
@@ -430,6 +429,20 @@ class QueueCore:
             _log.warning("group %s: %s is a dead letter: %s", self.group, job, error)
             job.dead(str(error))
             return False
+        return True
+
+    def _let_go(self, *, are_told: bool) -> bool:
+        """Have jobs end too late from now on; False where first something is to be told.
+
+        Args:
+            are_told: only if all that became of others is told.
+        """
+        with self._lock:  # since any thread may end one just now
+            leases = self._leases.values()
+            if are_told and (self._again or any(each.has_outcomes for each in leases)):
+                return False
+            for lease in leases:
+                lease.is_lost = True
         return True
 
     def _set(self, event: asyncio.Event) -> None:

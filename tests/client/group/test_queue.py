@@ -327,6 +327,23 @@ def test_what_is_acknowledged_while_the_queue_leaves_is_told_to_be_too_late(node
     assert len(late) == 1
 
 
+def test_what_is_acknowledged_while_others_are_told_at_the_end_is_told_too(node, monkeypatch):
+    """Else it would seem to be done, and come again."""
+    tell = queue_core.QueueCore._tell  # noqa: SLF001 - at that moment
+
+    async def tell_and_acknowledge(core):
+        await tell(core)
+        second.ack()
+
+    last = node.put_many("jobs", [b"first", b"second"])
+    with Queue(url(node), "jobs", ack_interval_s=60) as jobs:
+        first, second = jobs.get(), jobs.get()
+        monkeypatch.setattr(queue_core.QueueCore, "_tell", tell_and_acknowledge)
+        first.ack()
+    assert jobs.statistics()["done"] == 2
+    assert is_all_done(node, last)
+
+
 @pytest.mark.parametrize("call", [Queue.get, lambda jobs: jobs.put(b"m")], ids=["get", "put"])
 def test_whoever_waits_for_a_server_is_told_that_the_queue_is_closed(caplog, monkeypatch, call):
     """However long the queue itself would go on trying."""
