@@ -327,10 +327,10 @@ def test_an_empty_folder_name_is_not_the_current_folder(tmp_path, source):
 
 @pytest.mark.parametrize("name", ["dir", "archive_dir", "users", "tls_key"])
 def test_the_home_of_a_user_stands_for_itself_in_a_path(name, monkeypatch):
-    monkeypatch.setenv("HOME", "/home/ann")
+    monkeypatch.setenv("HOME", "/srv/ann")
     given = {"tls_port": 1, "tls_certificate": "c.pem", "max_age": 9, name: "~/poe"}
     value = load(given).as_dict()[name]
-    assert str(value) == "/home/ann/poe"
+    assert str(value) == "/srv/ann/poe"
 
 
 @pytest.mark.parametrize("name", ["dir", "archive_dir", "users", "topics.a.archive_dir"])
