@@ -99,6 +99,7 @@ class EngineNode:
     def freeze_server(self) -> None:
         """Let it do nothing, though all its connections stay open."""
         os.kill(self.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED)
 
     def thaw_server(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
