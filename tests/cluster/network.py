@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from poe.actors import work
 from tests.cluster.namespace import Namespace, reason_for_none
 
 _NOBODY = "02:00:00:00:00:fe"
@@ -120,8 +121,22 @@ def network(count: int) -> Iterator[Network]:
     reason = reason_for_no_network()
     if reason is not None:
         pytest.skip(reason)
-    with contextlib.closing(Network(count)) as made, made.hub.entered():
+    with contextlib.closing(Network(count)) as made, made.hub.entered(), _threads_of_its_own():
         yield made
+
+
+@contextlib.contextmanager
+def _threads_of_its_own() -> Iterator[None]:
+    """Let works of actors within have none of the threads of those before and after the block.
+
+    They never end, and each stays in the network in which it was started.
+    """
+    shares = work._shares  # noqa: SLF001 - it has no need of that elsewhere
+    before, shares._threads = shares._threads, work.Threads("poe-work", work.THREADS_MAX)  # noqa: SLF001
+    try:
+        yield
+    finally:
+        shares._threads = before  # noqa: SLF001
 
 
 def reason_for_no_network() -> str | None:

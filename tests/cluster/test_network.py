@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from poe.actors import GenServer, LoopSystem
 from tests.cluster.network import network
 from tests.waiting import wait_until
 
@@ -141,6 +142,29 @@ def carried(sender, receiver, count):
         return time.perf_counter() - begun
 
 
+class Looking(GenServer):
+    """Has a thread tell in which network it is."""
+
+    async def handle_call(self, request, caller):
+        return await self.run_blocking(of_thread)
+
+
+def of_thread():
+    return Path("/proc/thread-self/ns/net").stat().st_ino
+
+
+def of_work():
+    with LoopSystem() as system:
+        return system.call(system.start(Looking), "where")
+
+
+def test_works_of_actors_are_in_the_network_in_which_they_are_begun():
+    assert of_work() == of_thread()
+    with network(1) as made:
+        assert of_work() == made.hub.id
+    assert of_work() == of_thread()
+
+
 def test_nothing_is_left_behind():
     before = here()
     with network(2) as made:
@@ -160,7 +184,7 @@ def here():
     for each in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # that of the listing itself
             opened.append(str(each.readlink()))
-    own = Path("/proc/thread-self/ns/net").stat().st_ino
+    own = of_thread()
     return own, sum(each.startswith("net:") for each in opened)
 
 
