@@ -155,7 +155,9 @@ def of_thread():
 
 def of_work():
     with LoopSystem() as system:
-        return system.call(system.start(Looking), "where")
+        looking = system.start(Looking)
+        assert looking is not None
+        return system.call(looking, "where")
 
 
 def test_works_of_actors_are_in_the_network_in_which_they_are_begun():
