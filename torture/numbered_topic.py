@@ -4,13 +4,14 @@ Each message is another one, so that whoever has an ordinal is known for ever. W
 an `AssertionError`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from random import Random
 from typing import Literal, get_args
 
 from poe.errors import CorruptRecord
 from poe.storage import Segment, Store, decode_records
+from poe.storage.files import FileSlice
 from poe.storage.formats.hashed import FILE_HEADER_BYTES
 from poe.storage.formats.sum_file import SUMS
 from torture.layers.simulated_disk import SimulatedDisk
@@ -173,7 +174,7 @@ class NumberedTopic:
             assert before.base + before.count <= segment.base, "segments overlap"
         ordinals = []
         for segment in segments:
-            for ordinal, message in _read(segment):
+            for ordinal, message in numbered(segment):
                 assert self.given.get(ordinal) == message, f"ordinal {ordinal} is of another one"
                 ordinals.append(ordinal)
         if self._is_whole and ordinals:
@@ -192,26 +193,39 @@ class NumberedTopic:
             segment.sync()
 
 
-def _read(segment: Segment) -> list[tuple[int, bytes]]:
-    """Read a segment with its ordinals, going on behind damage."""
-    found: list[tuple[int, bytes]] = []
+def slices_around(
+    segment: Segment, limit: int = 100, bytes_max: int = _BYTES_MAX
+) -> Iterator[FileSlice]:
+    """Yield all of a segment that can be read, going on behind what is damaged as the errors say.
+
+    Raises:
+        CorruptRecord: it does not say where to go on.
+    """
     pointer = 0
     while True:
         try:
-            slice_ = segment.read(pointer, 100, _BYTES_MAX)
+            slice_ = segment.read(pointer, limit, bytes_max)
         except CorruptRecord as error:
             if error.pointer is None or error.pointer <= pointer:
                 raise
             pointer = error.pointer
             continue
         if slice_ is None:
-            return found
+            return
+        yield slice_
+        pointer = slice_.last_pointer
+
+
+def numbered(segment: Segment) -> list[tuple[int, bytes]]:
+    """Return (ordinal, message) of each record of a segment that can be read."""
+    found: list[tuple[int, bytes]] = []
+    for slice_ in slices_around(segment):
         records = decode_records(slice_.read())
         for ordinal, (each, message) in enumerate(records, segment.base + slice_.number):
             assert segment.ordinal_of(each - 1) == ordinal
             assert segment.pointer_at(ordinal) == each
             found.append((ordinal, message))
-        pointer = slice_.last_pointer
+    return found
 
 
 def steps(random: Random) -> list[Callable[[NumberedTopic], None]]:

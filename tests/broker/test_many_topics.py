@@ -114,7 +114,9 @@ def test_a_listing_takes_turns_however_many_topics_there_are(node):
     assert node.routes.listings_count == 0
 
 
-def test_a_sync_of_all_asks_some_at_a_time_and_lets_others_in_between(node, monkeypatch):
+@pytest.fixture
+def asked(monkeypatch):
+    """Who waits for a sync; none of them ends by itself."""
     asked: list[Call] = []
 
     def hold(_server, caller, _answer):
@@ -122,6 +124,10 @@ def test_a_sync_of_all_asks_some_at_a_time_and_lets_others_in_between(node, monk
         return NO_REPLY
 
     monkeypatch.setattr(AppendixServer, "_when_synced", hold)
+    return asked
+
+
+def test_a_sync_of_all_asks_some_at_a_time_and_lets_others_in_between(node, asked):
     ref = node.system.start(LocalRequest, node.routes)
     sync = node.system.run_queue.call_from_outside(ref.cell, lambda handler: handler.sync(None))
     for count in (100, 20):
@@ -142,14 +148,7 @@ class ImpatientRequest(LocalRequest):
         self._handler = RequestHandler(proxy(self), routes, put_timeout_s=30.0)
 
 
-def test_a_sync_of_all_gives_up_when_a_disk_has_not_answered_in_time(node, monkeypatch):
-    asked: list[Call] = []
-
-    def hold(_server, caller, _answer):
-        asked.append(caller)
-        return NO_REPLY
-
-    monkeypatch.setattr(AppendixServer, "_when_synced", hold)
+def test_a_sync_of_all_gives_up_when_a_disk_has_not_answered_in_time(node, asked):
     ref = node.system.start(ImpatientRequest, node.routes)
     with pytest.raises(CallTimeout):
         node.system.call(ref, lambda handler: handler.sync(None), None)

@@ -2,8 +2,7 @@
 
 from itertools import pairwise
 
-from poe.errors import CorruptRecord
-from poe.storage import decode_records
+from torture.numbered_topic import numbered
 
 NOW = 1_700_000_000_000_000
 TOPIC = b"t"
@@ -25,35 +24,12 @@ def put(segment, number, count=1):
     segment.append([b"%d" % each for each in range(number, number + count)], NOW)
 
 
-def found_in(segment):
-    """Return (ordinal, message) of each record that can be read, going on behind damage."""
-    found: list[tuple[int, bytes]] = []
-    pointer = 0
-    while True:
-        try:
-            slice_ = segment.read(pointer, 100, 1 << 20)
-        except CorruptRecord as error:
-            if error.pointer is None or error.pointer <= pointer:
-                raise
-            pointer = error.pointer
-            continue
-        if slice_ is None:
-            return found
-        first = segment.base + slice_.number
-        records = decode_records(slice_.read())
-        for ordinal, (each, message) in enumerate(records, first):
-            assert segment.ordinal_of(each - 1) == ordinal
-            assert segment.pointer_at(ordinal) == each
-            found.append((ordinal, message))
-        pointer = slice_.last_pointer
-
-
 def found_on(store, topic=TOPIC):
     """Return (ordinal, message) of each record of a topic; the ordinals rise."""
     segments = store.topics.get(topic, [])
     for before, segment in pairwise(segments):
         assert before.next_ordinal <= segment.base
-    found = [each for segment in segments for each in found_in(segment)]
+    found = [each for segment in segments for each in numbered(segment)]
     assert all(one < other for (one, _), (other, _) in pairwise(found))
     return found
 

@@ -3,8 +3,8 @@
 import random
 from pathlib import Path
 
-from poe.errors import CorruptRecord
 from poe.storage import RealFiles, Segment, SegmentOptions, Store, decode_records
+from torture.numbered_topic import slices_around
 
 NOW = 1_700_000_000_000_000
 FOLDER = "topics/t"
@@ -47,20 +47,8 @@ def read_all(segment):
 
 def read_around(segment, limit, bytes_max=10_000):
     """Read everything, going on behind what is damaged as the errors say."""
-    found: list[tuple[int, bytes]] = []
-    pointer = 0
-    while True:
-        try:
-            slice_ = segment.read(pointer, limit, bytes_max)
-        except CorruptRecord as error:
-            if error.pointer is None or error.pointer <= pointer:
-                raise
-            pointer = error.pointer
-            continue
-        if slice_ is None:
-            return found
-        found += decode_records(slice_.read())
-        pointer = slice_.last_pointer
+    slices = slices_around(segment, limit, bytes_max)
+    return [record for each in slices for record in decode_records(each.read())]
 
 
 def path_of(base: Path, suffix: str, timestamp=NOW) -> Path:

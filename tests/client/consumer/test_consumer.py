@@ -24,6 +24,7 @@ from poe.errors import (
     OptionError,
     PoeError,
 )
+from tests.client.closing import told_at_close
 from tests.client.consumers import VALUES, put_segments, url, values
 from tests.ports import free_port
 from tests.waiting import wait_until
@@ -497,20 +498,7 @@ def test_a_thread_that_waits_for_a_server_is_told_that_the_consumer_was_closed(
 ):
     """However long the consumer itself would go on trying."""
     reader = Consumer(f"poe://127.0.0.1:{free_port()}", "t", timeout_s=30, **options)
-    errors: list[Exception] = []
-
-    def read():
-        try:
-            call(reader)
-        except PoeError as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=read, daemon=True)
-    thread.start()
-    wait_until(lambda: "trying again" in caplog.text)
-    reader.close()
-    thread.join(20)
-    assert [type(each) for each in errors] == [ConsumerClosed]
+    assert told_at_close(reader, call, caplog) == [ConsumerClosed]
 
 
 async def test_a_task_that_waits_for_a_server_is_told_that_the_consumer_was_closed(caplog):

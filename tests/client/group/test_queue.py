@@ -20,6 +20,7 @@ from poe.errors import (
     UnknownOption,
 )
 from poe.protocol.envelope import decode, encode
+from tests.client.closing import told_at_close
 from tests.client.consumers import VALUES, url
 from tests.client.group.queues import GROUP_OPTIONS
 from tests.ports import free_port
@@ -349,20 +350,7 @@ def test_whoever_waits_for_a_server_is_told_that_the_queue_is_closed(caplog, mon
     """However long the queue itself would go on trying."""
     monkeypatch.setattr(queue_core, "_CLOSE_S", 0.05)
     jobs = Queue(f"poe://127.0.0.1:{free_port()}", "jobs", timeout_s=30)
-    errors: list[Exception] = []
-
-    def wait():
-        try:
-            call(jobs)
-        except PoeError as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=wait, daemon=True)
-    thread.start()
-    wait_until(lambda: "trying again" in caplog.text)
-    jobs.close()
-    thread.join(20)
-    assert [type(each) for each in errors] == [QueueClosed]
+    assert told_at_close(jobs, call, caplog) == [QueueClosed]
 
 
 def test_whoever_waits_is_told_that_the_queue_is_closed_though_no_server_can_be_told_what_is_done(

@@ -378,6 +378,16 @@ def test_what_was_leased_and_is_trimmed_is_gone_whoever_coordinates(nodes):
     assert (unit["floor"], unit["done_ranges"]) == (pointers[-1], 0)
 
 
+def ask_until(nodes, is_so, seconds=0.05):
+    """Have b asked, which goes on to answer, until something is so."""
+    for _ in range(1000):
+        nodes.begin("b", "group_positions", group="g", member=ME)
+        nodes.pass_time(seconds)
+        if is_so():
+            return
+    pytest.fail("it never came to that")
+
+
 def test_who_claims_again_since_it_was_in_doubt_waits_for_who_coordinated_before_it(nodes):
     pointers = nodes.put_some("a", 5)
     nodes.commit("b", nodes.join("b"), pointers[1])
@@ -389,23 +399,15 @@ def test_who_claims_again_since_it_was_in_doubt_waits_for_who_coordinated_before
     )
     claimed = nodes.log.catalog[CLAIM_KEY]
 
-    def wait(is_so, seconds=0.05):
-        for _ in range(1000):
-            nodes.begin("b", "group_positions", group="g", member=ME)  # it goes on to answer
-            nodes.pass_time(seconds)
-            if is_so():
-                return
-        pytest.fail("it never came to that")
-
-    wait(lambda: nodes.log.catalog[CLAIM_KEY] != claimed)
+    ask_until(nodes, lambda: nodes.log.catalog[CLAIM_KEY] != claimed)
     nodes.log.hazards = Hazards(lose_ask=1.0)
     doubtful = nodes.log.catalog[CLAIM_KEY]
-    wait(lambda: nodes.log.catalog[CLAIM_KEY] != doubtful)
+    ask_until(nodes, lambda: nodes.log.catalog[CLAIM_KEY] != doubtful)
     nodes.log.hazards = CALM
-    wait(lambda: joined, 0.005)
+    ask_until(nodes, lambda: joined, 0.005)
     told = nodes.committed(joined[0]["generation"], pointers[3], YOU)
     committed = nodes.begin("a", "group_commit", **told)
-    wait(lambda: committed, 0.005)
+    ask_until(nodes, lambda: committed, 0.005)
     late = nodes.begin("b", "group_positions", group="g", member=ME)
     nodes.pass_time(0.005)
     assert not [each for each in late if isinstance(each, dict) and each[b"t"][0] != pointers[3]]
@@ -488,31 +490,23 @@ def test_who_begins_anew_soon_after_its_first_put_waits_for_who_coordinated_befo
     def hold_up(*lanes):
         nodes.log.may = lambda lane: lane not in {("b", "event", ""), *lanes}
 
-    def wait(is_so, seconds=0.005):
-        for _ in range(1000):
-            nodes.begin("b", "group_positions", group="g", member=ME)  # it goes on to answer
-            nodes.pass_time(seconds)
-            if is_so():
-                return
-        pytest.fail("it never came to that")
-
     hold_up(("a", "publish", stream))
     nodes.log.hazards = Hazards(lose_ask=1.0)
     joined = nodes.begin(
         "a", "group_join", group="g", member=YOU, mode="ordered", topics=[b"t"], options={}
     )
     claimed = nodes.log.catalog[CLAIM_KEY]
-    wait(lambda: nodes.log.catalog[CLAIM_KEY] != claimed, 0.05)
+    ask_until(nodes, lambda: nodes.log.catalog[CLAIM_KEY] != claimed, 0.05)
     until_s = nodes.now_s + 3.0
-    wait(lambda: nodes.now_s > until_s, 0.05)
+    ask_until(nodes, lambda: nodes.now_s > until_s, 0.05)
     place = nodes.groups.last_place
     hold_up(("b", "publish", stream))
-    wait(lambda: nodes.groups.last_place > place)
+    ask_until(nodes, lambda: nodes.groups.last_place > place, 0.005)
     nodes.nodes["a"].kill_actor("log_groups_writer")
-    wait(lambda: joined)
+    ask_until(nodes, lambda: joined, 0.005)
     told = nodes.committed(joined[0]["generation"], pointers[3], YOU)
     committed = nodes.begin("a", "group_commit", **told)
-    wait(lambda: committed)
+    ask_until(nodes, lambda: committed, 0.005)
     late = nodes.begin("b", "group_positions", group="g", member=ME)
     nodes.pass_time(0.005)
     assert not [each for each in late if isinstance(each, dict) and each[b"t"][0] != pointers[3]]

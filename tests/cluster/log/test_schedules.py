@@ -281,13 +281,19 @@ def test_a_topic_that_is_made_while_a_disk_fails_is_there_when_it_is_well_again(
     assert nodes.nodes["c"].files("u") == nodes.nodes["a"].files("u") != {}
 
 
-def test_a_put_makes_no_topic_of_its_own_where_a_replicated_one_is_not_noted_yet():
+def with_one_that_makes_topics():
+    """Nodes, and one of them, c, onto which a put makes a topic."""
     nodes = Nodes()
     node = nodes.nodes["c"]
     node.leave()
     node.auto_create = True
     nodes.start(node)
     nodes.pass_time(3.0)
+    return nodes, node
+
+
+def test_a_put_makes_no_topic_of_its_own_where_a_replicated_one_is_not_noted_yet():
+    nodes, node = with_one_that_makes_topics()
     node.disk.failing.fail(0, errno.EMFILE, is_for_ever=True)
     arguments = {"topic": b"u", "properties": {"replicas": 3}}
     nodes.asked("a", partial(control, op="topic_create", arguments=arguments))
@@ -521,12 +527,7 @@ def test_a_name_that_another_node_has_is_free_nowhere_also_where_servers_are_cal
     monkeypatch,
 ):
     call_servers_otherwise(monkeypatch)
-    nodes = Nodes()
-    node = nodes.nodes["c"]
-    node.leave()
-    node.auto_create = True
-    nodes.start(node)
-    nodes.pass_time(3.0)
+    nodes, _ = with_one_that_makes_topics()
     nodes.asked("c", lambda handler: handler.put(b"own", [b"x"]))
     arguments = {"topic": b"own", "properties": {"replicas": 3}}
     refused = nodes.asked("a", partial(control, op="topic_create", arguments=arguments))
