@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from typing import Any, Self
@@ -12,6 +13,7 @@ from poe.cluster.options import ClusterOptions
 from tests.ports import free_port
 
 PATIENCE_S = 20.0
+SEEK_EVERY_S = 2.0
 
 
 class Listener:
@@ -66,6 +68,18 @@ class Listener:
     def wait_for_all(self, nodes: Iterable[NodeRef]) -> None:
         refs = list(nodes)
         self.wait_for(lambda: all(map(self.is_up, refs)))
+
+    def wait_for_one_that_is_lost(self, ref: NodeRef, locator: str) -> None:
+        """Wait until a node is back, and seek it meanwhile, as actors of a node do.
+
+        Zenoh itself connects nodes again that are no seed of each other only if what one of them
+        hears of the other comes after both have noticed that their connection is gone.
+        """
+        deadline_s = time.monotonic() + PATIENCE_S
+        with self._heard:
+            while not self._heard.wait_for(lambda: self.is_up(ref), SEEK_EVERY_S):
+                assert time.monotonic() < deadline_s, self.events
+                self.fabric.seek([locator])
 
     def is_up(self, node: NodeRef) -> bool:
         """Whether a node is there, as far as this one was told."""

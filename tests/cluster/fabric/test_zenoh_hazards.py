@@ -232,6 +232,7 @@ class Child:
 
     def __init__(self, seed: Listener) -> None:
         port = str(free_port())
+        self.locator = f"127.0.0.1:{port}"
         arguments = ["127.0.0.1", port, seed.options.locator]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.cluster.fabric.zenoh_node", *arguments],
@@ -308,8 +309,8 @@ def test_a_killed_peer_is_missed_soon_and_a_frozen_one_after_the_lease(child_and
         node.wait_for(lambda node=node: not node.is_up(child.ref))
     assert 1.0 < time.monotonic() - stopped_s < 9.0
     child.send(signal.SIGCONT)
-    for node in (first, second):
-        node.wait_for(lambda node=node: node.is_up(child.ref))
+    first.wait_for(lambda: first.is_up(child.ref))
+    second.wait_for_one_that_is_lost(child.ref, child.locator)
     killed_s = time.monotonic()
     child.send(signal.SIGKILL)
     for node in (first, second):
