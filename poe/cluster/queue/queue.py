@@ -1032,6 +1032,8 @@ class BestEffortQueue:
 
     def _see_holder(self, node: NodeRef, stream: StreamId) -> None:
         """Take note that a node holds something else of a stream than before."""
+        if self._holders.held_by(node, stream):
+            self._over.note_held(stream)
         is_before = self._rank(node, stream) < self._rank(self.me, stream)
         if is_before and node in self._peers and self.copies.held(stream):
             self._unreckoned[stream] = None

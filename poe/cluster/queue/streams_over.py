@@ -56,6 +56,17 @@ class StreamsOver:
         """Return whether a stream is over, and was done everywhere."""
         return self.forgotten.get(stream.origin, -1) >= stream.epoch
 
+    def note_held(self, stream: StreamId) -> None:
+        """Take note that somebody holds something of a stream: it is forgotten no more.
+
+        Its holder was none of the cluster any more when it was forgotten, and has come back with
+        its disk. What is known of the stream is heard of again, as all that was missed is.
+        """
+        if self.is_forgotten(stream):
+            self.forgotten[stream.origin] = stream.epoch - 1
+            if not stream.epoch:
+                del self.forgotten[stream.origin]
+
     def hear(self, node: bytes, theirs: Digest, mine: Digest) -> None:
         """Compare what a node knows with what is known here."""
         for origin, epoch in theirs.forgotten:

@@ -225,6 +225,29 @@ def test_what_is_done_and_forgotten_everywhere_does_not_come_back_with_who_held_
     assert nodes[1].copies.messages_count == 0
 
 
+def test_who_was_forgotten_and_comes_back_with_its_disk_has_its_stream_remembered():
+    nodes = persistent(3, copies=1)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    lease, messages = nodes.take(0, limit=1)
+    nodes.done(0, lease)
+    nodes.wait(1)
+    stream = nodes.results["put"].stream
+    nodes.kill(0)
+    for number in (1, 2):
+        nodes[number].forget(nodes.refs[0].id, nodes.now_us)
+    nodes.wait(60)
+    assert stream not in nodes[1].known("work")
+    nodes.restart(0)
+    nodes.wait(20)
+    for number in (1, 2):
+        assert nodes[number].known("work") == nodes[0].known("work")
+    nodes[0].record = nodes[0].record._replace(copies=2)
+    nodes.wait(120)
+    nodes.kill(0)
+    assert messages + nodes.work(1) + nodes.work(2) == FEW
+
+
 def test_what_is_handed_out_is_told_when_it_is_written_and_not_before():
     nodes = persistent(2)
     nodes.make_group(0)
