@@ -9,6 +9,7 @@ nodes. What the simulated cluster sees besides (`stored`, `down`) makes rules sh
 """
 
 import json
+import math
 import zlib
 from bisect import bisect_right
 from collections import defaultdict
@@ -285,6 +286,21 @@ class History:
     def began_us(self, node: str, life: int) -> int:
         """Return when a life of a node began; 0 where that was not seen."""
         return self.lives.get((node, life), (0, 0))[0]
+
+    def hears_since_us(self, node: str, life: int) -> int:
+        """Return since when a life of a node hears what others know: it began, or has crashed."""
+        crashes = [
+            each.at_us for each in self.of("crash") if (each.node, each.life) == (node, life)
+        ]
+        return max([self.began_us(node, life), *crashes])
+
+    def lost_us(self, message: str) -> float:
+        """Return when the last of those that held a message has lost its disk, or was forgotten."""
+        losses = [
+            [at_us for at_us, node, life in self.losses if node == each.node and life >= each.life]
+            for each in self.stored.get(message, ())
+        ]
+        return max([min(each, default=math.inf) for each in losses], default=math.inf)
 
     def over_us(self, node: str, life: int) -> int | None:
         """Return when others could know that a life was over for good; None: never.

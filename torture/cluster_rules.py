@@ -122,7 +122,7 @@ def unnamed(history: History) -> Iterator[str]:
     """What came twice is named by the report of each node that has the queue.
 
     But what was handed out by a life that ended before it could tell anybody, behind whoever can;
-    and but for nodes that were not there yet when it was forgotten.
+    and but for nodes that were not there yet when it was forgotten, or crashed since.
     """
     named: dict[str, dict[str, set[tuple[str, str]]]] = defaultdict(lambda: defaultdict(set))
     lives: dict[str, int] = {}
@@ -141,7 +141,7 @@ def unnamed(history: History) -> Iterator[str]:
         silent = sorted(
             node
             for node, names in named.get(queue, {}).items()
-            if (name, message) not in names and history.began_us(node, lives[node]) <= over_us
+            if (name, message) not in names and history.hears_since_us(node, lives[node]) <= over_us
         )
         if silent:
             where = _nodes(handed)
@@ -149,14 +149,14 @@ def unnamed(history: History) -> Iterator[str]:
 
 
 def _over_us(history: History, group: GroupName, message: str) -> float:
-    """Return since when a message is done, and the life over that it was put in; both may last.
+    """Return since when the life over that a message was put in, and it is done, or lost; or never.
 
     From then on nodes forget it, when all know the same of it.
     """
-    done_us = history.done_us.get((group, message))
+    done_us = history.done_us.get((group, message), math.inf)
     put = history.put_of.get(message)
     end_us = None if put is None else history.over_us(put.asked.node, put.asked.life)
-    return math.inf if done_us is None or end_us is None else max(done_us, end_us)
+    return math.inf if end_us is None else max(end_us, min(done_us, history.lost_us(message)))
 
 
 def _is_told(history: History, event: Event) -> bool:

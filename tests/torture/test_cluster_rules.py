@@ -14,6 +14,8 @@ Q: Fields = {"queue": "q"}
 G: Fields = {"queue": "q", "group": "g"}
 NODES: list[Fields] = [{"node": node, "life": 1} for node in "abc"]
 A, B, C = NODES
+A2: Fields = {"node": "a", "life": 2}
+D: Fields = {"node": "d", "life": 1}
 
 
 def put(at_s, messages, op=1, *, state="ok", made=2):
@@ -85,6 +87,20 @@ OVER = [
 ]
 """One message came twice and was done, and then the life of its origin was over."""
 
+LOST = [
+    *without("ack", "acked", "state", "report", "kept"),
+    Event(0, "start", **D),
+    event(21.5, "handed", B, (M1,)),
+    Event(25 * SECOND, "kill", **A, state="kept"),
+    Event(25 * SECOND, "start", **A2),
+    *held(25, (M1, M2), A2),
+    *(Event(45 * SECOND, "kill", **node, state="lost") for node in (A2, B)),
+    *(Event(46 * SECOND, "start", node=node, life=3) for node in "ab"),
+    *(event(60, "report", {"node": node, "life": 3}) for node in "ab"),
+    event(60, "report", D, (M1,)),
+]
+"""One message came twice, and then both that held it were lost; two others know of it."""
+
 
 def done_elsewhere(made_at_s):
     """The sound history, of another group; and `g` is made at a time, by whom all else is done."""
@@ -124,6 +140,10 @@ BROKEN = {
     "the life that ends the origin's knows nothing": (
         "unnamed",
         [*OVER, event(60, "report", {"node": "a", "life": 2})],
+    ),
+    "one that was there before it was lost does not name it": (
+        "unnamed",
+        [*LOST, event(60, "report", C)],
     ),
     "one node does not name it": (
         "unnamed",
@@ -236,6 +256,12 @@ ALLOWED = {
         Event(40 * SECOND, "kill", node="a", life=2, state="kept"),
         Event(40 * SECOND, "start", node="a", life=3),
         event(60, "report", {"node": "a", "life": 3}),
+    ],
+    "lives that began when it was lost": [*LOST, event(60, "report", C, (M1,))],
+    "one that crashed when it was lost": [
+        *LOST,
+        Event(47 * SECOND, "crash", **C),
+        event(60, "report", C),
     ],
     "a later life has lost the disk of the one that knew it": [
         *(each for each in SOUND if (each.kind, each.node) != ("report", "a")),
