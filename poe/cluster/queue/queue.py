@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Final
 
 from poe.broker.groups.deadlines import earliest
-from poe.broker.groups.ranges import Bounds, RangeSet
+from poe.broker.groups.ranges import Bounds
 from poe.cluster.batch import PUT_BYTES_MAX, Batch
 from poe.cluster.frames import (
     Difference,
@@ -128,8 +128,6 @@ class BestEffortQueue:
 
         self._unreckoned: dict[StreamId, None] = {}
         """Of which streams it is to be reckoned anew what is handed out here, in their order."""
-        self._collected: dict[StreamId, RangeSet] = {}
-        """What was done in all groups, and dropped."""
         self._done: set[StreamId] = set()
         """Of which streams something is done since the last collection."""
         self._collect_due_us: int | None = None
@@ -662,7 +660,6 @@ class BestEffortQueue:
             return
         for stream in self._over.settle(self._is_done_with):
             self.copies.forget(stream)
-            self._collected.pop(stream, None)
             self._holders.forget_stream(stream)
             for share in self._shares.values():
                 share.forget(stream)
@@ -941,9 +938,6 @@ class BestEffortQueue:
 
     def _is_done(self, stream: StreamId, after: int, last: int) -> bool:
         """Return whether all of a range is done, or was and is forgotten."""
-        collected = self._collected.get(stream)
-        if collected is not None and collected.holds(after, last):
-            return True
         done = [share.done(stream) for share in self._shares.values()]
         is_done = bool(done) and all(ranges.holds(after, last) for ranges in done)
         return is_done or self._over.is_forgotten(stream)
@@ -966,7 +960,6 @@ class BestEffortQueue:
             done = intersect(self._done_of(stream), self.copies.held(stream))
             for bounds in done:
                 self._drop(stream, *bounds, now_us)
-                self._collected.setdefault(stream, RangeSet()).join(*bounds)
             if done:
                 self._log.write(Dropped(stream, tuple(done)))
 

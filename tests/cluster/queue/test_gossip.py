@@ -341,6 +341,21 @@ def test_what_is_on_too_few_nodes_is_copied_anew_after_a_while(wanted):
     agree(nodes)
 
 
+def test_what_is_not_done_in_a_new_group_is_copied_anew_to_who_had_dropped_it():
+    nodes = Wired(2)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    nodes.part(0, 1)
+    assert nodes.work(1) == FEW
+    nodes.wait(1)
+    nodes.make_group(0, "other")
+    nodes.heal(0, 1)
+    nodes.wait(60)
+    nodes.kill(0)
+    assert nodes.work(1, "other") == FEW
+
+
 def test_what_is_done_is_not_copied_anew():
     nodes = Wired(3)
     nodes.make_group(0, "slow")
