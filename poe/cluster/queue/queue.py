@@ -444,7 +444,8 @@ class BestEffortQueue:
 
         Then members have to join once more; what is known of the group stays.
         """
-        is_new = record.name not in self.copies.groups
+        known = self.copies.groups.get(record.name)
+        is_new = known is None or bool(known.record.deleted_us)
         if before is not None:
             before.release_waiting()
             self._take_from(before, now_us)

@@ -253,6 +253,24 @@ def test_a_life_that_is_over_may_have_handed_out_for_a_group_that_is_heard_of_on
     assert (row.certainty, row.nodes) == ("may", (nodes.refs[0], old))
 
 
+def test_who_is_gone_may_have_handed_out_for_a_group_that_was_deleted_and_made_anew():
+    nodes = Wired(2)
+    nodes.make_group(0)
+    nodes.put(0, [b"a"])
+    nodes.wait(1)
+    [group] = nodes[0].groups()
+    nodes[0].make_group(group.deleted(nodes.now_us), nodes.now_us)
+    nodes.wait(1)
+    nodes.part(0, 1)
+    nodes.make_group(1)
+    assert nodes.take(1)[1] == [b"a"]
+    nodes.kill(1)
+    nodes.make_group(0)
+    assert nodes.take(0)[1] == [b"a"]
+    [row] = nodes[0].repeated("work")
+    assert (row.certainty, row.nodes) == ("may", (nodes.refs[0], nodes.refs[1]))
+
+
 def test_what_came_to_no_client_may_have_come_twice_at_most():
     nodes = Wired(2)
     nodes.make_group(0)
