@@ -114,7 +114,7 @@ class Gossip:
     def digest(
         self,
         shares: Mapping[str, GroupShare],
-        groups: Mapping[str, GroupRecord],
+        groups: Iterable[GroupRecord],
         over: Mapping[bytes, int],
         *,
         is_answer: bool,
@@ -126,7 +126,7 @@ class Gossip:
             for stream in sorted(share.knowledge.streams())
         )
         return Digest(
-            self._queue, self._life_us, self._version, known, tuple(groups.values()),
+            self._queue, self._life_us, self._version, known, tuple(groups),
             tuple(sorted(over.items())), is_answer,
         )  # fmt: skip
 

@@ -472,7 +472,8 @@ class GroupShare:
 
     def _pause(self, now_us: int, *, is_paused: bool) -> None:
         """Hand nothing out, on all nodes, or go on."""
-        since_us = min(max(now_us, self.paused.since_us + 1), TIME_MAX_US)
+        since_us = max(now_us, self.paused.since_us + 1, self.record.created_us)
+        since_us = min(since_us, TIME_MAX_US)
         self._hear_paused(self.paused._replace(since_us=since_us, is_paused=is_paused), now_us)
         self._effects += [Tell(node, self.paused) for node in sorted(self._peers)]
 

@@ -123,6 +123,8 @@ class BestEffortQueue:
         self._spreads: dict[tuple[StreamId, int], Spread] = {}
         self._shares: dict[str, GroupShare] = {}
         self._groups: dict[str, GroupRecord] = {}
+        self._ended: dict[str, GroupRecord] = {}
+        """The last deletions of groups that were made anew."""
         self._effects: list[Effect] = []
         self._counts: Counter[str] = Counter()
 
@@ -172,7 +174,7 @@ class BestEffortQueue:
         """Begin; what was read is handed out when others had the time to say what of it is done."""
         if self._recovery.has_unlogged:
             # Nothing that was read of a group would count without it.
-            for record in self._groups.values():
+            for record in self._records():
                 self._log.write(record)
             for each in self._pauses():
                 self._log.write(each)
@@ -372,7 +374,8 @@ class BestEffortQueue:
             created_us = max(record.created_us, known.deleted_us + 1)
             record = record._replace(created_us=created_us)
         if self._agree(record, now_us):
-            self._gossip.note_group(record, now_us)
+            for each in self._records_of(record.name):
+                self._gossip.note_group(each, now_us)
             self._log.write(self._groups[record.name])
         self._settle(now_us)
         return self._groups.get(record.name, record)
@@ -430,14 +433,29 @@ class BestEffortQueue:
                 share.release_waiting()
                 self._take_from(share, now_us)
             self.copies.agree(wins, self.me)
+            self._ended.pop(record.name, None)
         else:
             share = self._shares.get(record.name)
             if share is None or share.record.options != wins.options:
                 self._begin_share(wins, share, now_us)
+            if known is not None and known.deleted_us:
+                self._ended[record.name] = known
         self._groups[record.name] = wins
         for stream in self.copies.streams():
             self._finished(stream, now_us)
         return True
+
+    def _records(self) -> list[GroupRecord]:
+        """Return all groups as they are told."""
+        return [each for name in self._groups for each in self._records_of(name)]
+
+    def _records_of(self, name: str) -> list[GroupRecord]:
+        """Return a group as it is told: one that was made anew behind its deletion.
+
+        Else who has missed that would take what it knew of the former one for what is known of it.
+        """
+        ended = self._ended.get(name)
+        return [self._groups[name]] if ended is None else [ended, self._groups[name]]
 
     def _begin_share(self, record: GroupRecord, before: GroupShare | None, now_us: int) -> None:
         """Begin to hand out for a group; or anew, where its options were others.
@@ -536,6 +554,9 @@ class BestEffortQueue:
         share = self._shares.get(frame.group)
         if share is None:
             return  # it is heard of later, and so is what was said, which is said again
+        ended = self._ended.get(frame.group)
+        if ended is not None and isinstance(frame, Paused) and frame.since_us <= ended.deleted_us:
+            return  # it was said of the one that had its name before
         try:
             share.hear(node, frame, now_us)
         except PoeError as error:
@@ -653,7 +674,7 @@ class BestEffortQueue:
         asked = self._gossip.difference(node, frame, self._shares, now_us)
         if asked is not None:
             self._effects.append(Tell(node, asked))
-        mine = self._gossip.digest(self._shares, self._groups, {}, is_answer=True)
+        mine = self._gossip.digest(self._shares, (), {}, is_answer=True)
         # Who holds more than is known here may know the same, and is not done.
         if self._holders.is_current(node, frame.life_us, frame.version):
             self._over.hear(node.id, frame, mine)
@@ -692,8 +713,7 @@ class BestEffortQueue:
 
         All may change between two of them: what was dropped meanwhile is not held by the last.
         """
-        for name in list(self._groups):
-            yield self._groups[name]
+        yield from self._records()
         yield from self._pauses()
         for name, each in list(self._shares.items()):
             for stream in list(each.knowledge.streams()):
@@ -1084,7 +1104,7 @@ class BestEffortQueue:
 
     def _tell_digest(self, node: NodeRef, *, is_answer: bool) -> None:
         digest = self._gossip.digest(
-            self._shares, self._groups, self._over.forgotten, is_answer=is_answer
+            self._shares, self._records(), self._over.forgotten, is_answer=is_answer
         )
         self._effects.append(Tell(node, digest))
         self._effects.extend([Tell(node, each) for each in self._pauses()])

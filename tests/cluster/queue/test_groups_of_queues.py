@@ -250,6 +250,52 @@ def test_a_group_that_a_clock_ahead_has_deleted_can_be_made_anew_at_once():
     assert [each.groups() for each in nodes.queues.values()] == [[held], [held]]
 
 
+def make_anew_while_away(nodes):
+    """Have a group deleted and made anew at a node while the other one is not there."""
+    nodes.part(0, 1)
+    [group] = [each for each in nodes[0].groups() if each.name == "work"]
+    nodes[0].make_group(group.deleted(nodes.now_us), nodes.now_us)
+    nodes.wait(1)
+    nodes.make_group(0)
+
+
+def test_what_a_former_group_had_done_is_not_done_in_one_that_was_made_anew():
+    nodes = Wired(2, persist=True)
+    nodes.make_group(0)
+    nodes.make_group(0, "other")
+    nodes.put(0, [b"one", b"two"])
+    nodes.wait(1)
+    assert nodes.work(0) == [b"one", b"two"]
+    nodes.wait(1)
+    make_anew_while_away(nodes)
+    nodes.wait(1)
+    nodes.kill(0)
+    nodes.cut.clear()
+    nodes.restart(0)
+    nodes.wait(2)
+    assert nodes.work(0) + nodes.work(1) == [b"one", b"two"]
+    nodes.wait(20)
+    assert nodes[0].known("work") == nodes[1].known("work")
+
+
+def test_the_pause_of_a_former_group_is_none_of_one_that_was_made_anew():
+    nodes = Wired(2)
+    nodes.make_group(0)
+    nodes.put(0, [b"one", b"two"])
+    nodes.wait(1)
+    nodes.ask(1, GroupRequest("group_pause", {}))
+    nodes.wait(1)
+    make_anew_while_away(nodes)
+    nodes.heal(0, 1)
+    nodes.wait(1)
+    assert nodes.take(0, limit=1)[1] == [b"one"]
+    nodes.ask(1, GroupRequest("group_pause", {}))
+    nodes.wait(1)
+    assert nodes.take(0)[1] == []
+    nodes.ask(0, GroupRequest("group_resume", {}))
+    assert nodes.take(0)[1] == [b"two"]
+
+
 def test_groups_that_are_deleted_leave_room_for_others():
     nodes = Wired(1)
     for number in range(GROUPS_MAX + 3):
