@@ -1,6 +1,8 @@
 """Which queues a cluster has, as one node knows it: records that all nodes join into the same.
 
-Pure. A queue that was deleted stays as a record, so that no node that was away brings it back.
+Pure. A queue that was deleted stays as a record, so that no node that was away brings it back. Of
+one that was made anew the last deletion stays, too: it is told before the record, so that a node
+that was away lets go of what it has of the former queue, which is another one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,10 +21,12 @@ QUEUES_MAX: Final = 10_000
 class Directory:
     """Records by name; always one a name, and at most `QUEUES_MAX`."""
 
-    __slots__ = ("_digest", "_records")
+    __slots__ = ("_digest", "_ended", "_records")
 
     def __init__(self, records: Iterable[QueueRecord] = ()) -> None:
         self._records: dict[bytes, QueueRecord] = {}
+        self._ended: dict[bytes, QueueRecord] = {}
+        """The last deletions of queues that were made anew."""
         self._digest: int | None = None
         self.join(records)
 
@@ -46,6 +50,14 @@ class Directory:
         """Return all records, sorted by name."""
         return [self._records[name] for name in sorted(self._records)]
 
+    def as_told(self, records: Iterable[QueueRecord]) -> list[QueueRecord]:
+        """Return records as they are told and written: those of queues made anew behind the end."""
+        told: list[QueueRecord] = []
+        for each in records:
+            ended = None if each.deleted_us else self._ended.get(each.name)
+            told += [each] if ended is None else [ended, each]
+        return told
+
     def join(self, records: Iterable[QueueRecord]) -> list[QueueRecord]:
         """Take what another node knows, and return the records that this has changed.
 
@@ -59,6 +71,10 @@ class Directory:
             wins = each if known is None else winner(known, each)
             if wins != known:
                 self._records[each.name] = wins
+                if wins.deleted_us:
+                    self._ended.pop(each.name, None)
+                elif known is not None and known.deleted_us:
+                    self._ended[each.name] = known
                 changed.append(wins)
         if changed:
             self._digest = None

@@ -5,7 +5,7 @@ gossip. Its actor is started anew, with the copies that it had, when it ends. Wh
 nodes is decoded here, and goes to the queue that it is of.
 
 Layout of `node.queues`, in the frame of `node_file.py` with magic "poe-queu": [version: 1, records]
-of the queues that outlive the process. Their messages lie in topics of their own.
+of the queues that outlive the process, as they are told. Their messages lie in topics of their own.
 """
 
 import logging
@@ -405,7 +405,8 @@ class Queues(GenServer):
             StorageError: they cannot be.
         """
         records = [each for each in (*self._directory.records(), *new) if each.persist]
-        write_node_file(self._parts.files, QUEUES_FILE, _MAGIC, [_VERSION, records])
+        told = self._directory.as_told(records)
+        write_node_file(self._parts.files, QUEUES_FILE, _MAGIC, [_VERSION, told])
 
     # ---- groups ---------------------------------------------------------------------------------
 
@@ -590,8 +591,9 @@ class Queues(GenServer):
     def _send_records(
         self, nodes: list[NodeRef], records: list[QueueRecord], *, is_answer: bool
     ) -> None:
-        for begin in range(0, len(records) if nodes else 0, RECORDS_MAX):
-            frame = encode_records(records[begin : begin + RECORDS_MAX], is_answer=is_answer)
+        told = self._directory.as_told(records) if nodes else []
+        for begin in range(0, len(told), RECORDS_MAX):
+            frame = encode_records(told[begin : begin + RECORDS_MAX], is_answer=is_answer)
             self.cast(FABRIC, TellNodes(tuple(nodes), frame))
 
     async def _fence(self, error: PoeError) -> None:

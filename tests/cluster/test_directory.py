@@ -49,6 +49,18 @@ def test_two_nodes_know_the_same_after_each_has_told_what_the_other_lacks(a, b):
     assert one.digest() == other.digest()
 
 
+def test_a_queue_that_was_made_anew_is_told_behind_its_last_deletion():
+    first = QueueRecord(b"a", 1, created_us=1)
+    over, anew, later = first.deleted(2), first._replace(created_us=3), first._replace(created_us=4)
+    directory = Directory([first, over, anew])
+    assert directory.as_told(directory.records()) == [over, anew]
+    directory.join([later])
+    assert directory.as_told([later]) == [over, later]
+    assert Directory([first]).join(directory.as_told([later])) == [over, later]
+    directory.join([later.deleted(5)])
+    assert directory.as_told(directory.records()) == [later.deleted(5)]
+
+
 def test_a_directory_is_bounded_and_forgets_the_oldest_deletion_first():
     directory = Directory(QueueRecord(b"%d" % each, 1) for each in range(QUEUES_MAX))
     with pytest.raises(GroupFull):

@@ -213,6 +213,34 @@ def test_a_queue_is_known_by_gossip_and_deleted_everywhere(cluster):
     assert c.control("queues") == []
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_a_former_queue_held_does_not_come_back_with_a_node_that_was_away(
+    cluster, links, is_restarted
+):
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+    a.control("queue_create", topic="jobs", persist=True)
+    put(a, "jobs", b"one")
+    if is_restarted:
+        b.stop()
+    else:
+        links.cut(a.me.ref, b.me.ref)
+    wait_for_live(1, a)
+    a.control("queue_delete", topic="jobs")
+    a.control("queue_create", topic="jobs", persist=True)
+    if is_restarted:
+        a.stop()
+        a.start()
+        b.start()
+    else:
+        links.heal(a.me.ref, b.me.ref)
+    wait_for_live(2, a, b)
+    created_us = [each["created_us"] for each in a.control("queues")]
+    wait_until(lambda: [each["created_us"] for each in b.control("queues")] == created_us, 5)
+    assert held(b, "jobs") == []
+    assert put(b, "jobs", b"two")["copies"] == 2
+
+
 def test_who_comes_later_learns_which_queues_there_are(cluster):
     (a,) = cluster("a", copies=1)
     put(a, "jobs", b"one")
