@@ -3,7 +3,8 @@
 fabric    casts PeerUp, PeerDown, Refused and PaceSeen to `MEMBERS`, FramesHeard to `QUEUES`
 members   casts its effects that concern queues to `QUEUES`: Up, Down, PaceChanged, MemberGone,
           Fenced
-queues    casts NodesChanged and FramesOfQueue to the actor of each queue
+queues    casts NodesChanged, FramesOfQueue and a QueueRecord that has changed to the actor of each
+          queue
 all       cast TellNodes to `FABRIC`
 """
 

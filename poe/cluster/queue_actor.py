@@ -205,6 +205,8 @@ class QueueActor(GenServer):
                     self._queue.hear(sender, frame, self._now_us())
             case NodesChanged():
                 self._heed(message)
+            case QueueRecord():
+                self._queue.join_record(message)
             case Undelivered(lease, group):
                 self._queue.undelivered(group, lease, self._now_us())
             case ReleaseWaiting():

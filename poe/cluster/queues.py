@@ -323,8 +323,10 @@ class Queues(GenServer):
         for record in changed:
             if record.deleted_us:
                 await self._end(record)
-            elif record.name not in self._refs:
+            elif (ref := self._refs.get(record.name)) is None:
                 await self._start(record.name)
+            else:
+                self.cast(ref, record)
 
     async def _start(self, name: bytes) -> None:
         parts, record = self._parts, self._directory.find(name)

@@ -213,6 +213,22 @@ def test_a_queue_is_known_by_gossip_and_deleted_everywhere(cluster):
     assert c.control("queues") == []
 
 
+def test_of_a_queue_that_two_sides_of_a_split_have_made_the_younger_ones_properties_hold(
+    cluster, links
+):
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+    links.cut(a.me.ref, b.me.ref)
+    wait_for_live(1, a, b)
+    a.control("queue_create", topic="jobs", copies=1, messages_max=2)
+    b.control("queue_create", topic="jobs", copies=2, messages_max=3)
+    links.heal(a.me.ref, b.me.ref)
+    wait_for_live(2, a, b)
+    for node in (a, b):
+        wait_until(lambda: node.control("queues")[0]["messages_max"] == 3, 5)  # noqa: B023
+    assert put(a, "jobs", b"one", b"two", b"three")["copies"] == 2
+
+
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_what_a_former_queue_held_does_not_come_back_with_a_node_that_was_away(
     cluster, links, is_restarted

@@ -199,6 +199,12 @@ class BestEffortQueue:
             self._unreckoned[stream] = None
             self._finished(stream, now_us)
 
+    def join_record(self, record: QueueRecord) -> None:
+        """Take note of how the queue was made, or was elsewhere: what was made last holds."""
+        if record != self.record:
+            # Whether there is a log was settled when the queue was started.
+            self.record = winner(self.record, record)._replace(persist=self.record.persist)
+
     # --- Nodes ---------------------------------------------------------------------------------
 
     def know_members(self, nodes: Sequence[bytes]) -> None:
@@ -568,7 +574,7 @@ class BestEffortQueue:
         self._effects.append(Event("frame refused", f"{node}: {why}"))
 
     def _hear_store(self, node: NodeRef, frame: Store, now_us: int) -> None:
-        self._join_record(frame.record)
+        self.join_record(frame.record)
         stream, batch = frame.stream, frame.batch
         bounds = batch.after, batch.last
         if stream == self._stream and batch.last >= self.copies.place(stream, 0)[1]:
@@ -607,11 +613,6 @@ class BestEffortQueue:
             self._expect(frame, now_us)
             is_first = self._is_first(frame.holders, stream)
             self._hold(stream, batch, now_us, hold, may_drop=not frame.is_copy)
-
-    def _join_record(self, record: QueueRecord) -> None:
-        if record != self.record:
-            # Whether there is a log was settled when the queue was started.
-            self.record = winner(self.record, record)._replace(persist=self.record.persist)
 
     def _expect(self, frame: Store, now_us: int) -> bool:
         """Believe that messages are where they were sent; return whether that is new of a node."""
