@@ -184,9 +184,8 @@ class BestEffortQueue:
                     self._write_held(stream, batch, [(batch.after, batch.last)], _unasked)
                 case Dropped():
                     self._log.write(entry)
-        self._recovery.end(now_us)
-        # Any of them may have been lent what is held here, and be gone since.
-        for node in self._log.nodes():
+        self._recovery.end(self._log.nodes(), now_us)
+        for node in self._recovery.lives:
             for share in self._shares.values():
                 share.peer_down(node, now_us)
             self._log.note_gone(node)
@@ -481,7 +480,8 @@ class BestEffortQueue:
         for peer in self._peers.values():
             share.peer_up(peer, now_us)
         if is_new:  # others may have had it, and handed out what they hold
-            gone = [ref for ref in self._holders.nodes() if ref not in self._peers]
+            lives = [*self._holders.nodes(), *self._recovery.lives]
+            gone = [ref for ref in lives if ref not in self._peers]
             for ref in [*gone, NOBODY] if self._recovery.is_crash else gone:
                 share.peer_down(ref, now_us)
         self._reckon()

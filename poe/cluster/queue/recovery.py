@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from poe.broker.groups.ranges import Bounds, RangeSet
-from poe.cluster.identity import StreamId
+from poe.cluster.identity import NodeRef, StreamId
 from poe.cluster.queue.copies import Copies
 from poe.cluster.queue.log import Dropped, Kept
 from poe.cluster.ranges import minus
@@ -30,6 +30,8 @@ class Recovery:
         is_kept = bool(self._survived or copies.groups)
         self._logged: dict[StreamId, RangeSet] | None = {} if is_kept else None
         """What the log holds, as far as it is read; None: it is read into the copies."""
+        self.lives: list[NodeRef] = []
+        """Who was there: any may have been lent what is held here, and be gone since."""
         self.silent_until_us: int | None = None
         """Until when nothing is handed out of what was there."""
 
@@ -68,8 +70,9 @@ class Recovery:
                 for batch in self._copies.batches(stream, *bounds):
                     yield Kept(stream, batch)
 
-    def end(self, now_us: int) -> None:
-        """Take note that all of the log is read."""
+    def end(self, lives: list[NodeRef], now_us: int) -> None:
+        """Take note that all of the log is read, and which nodes were there when it ended."""
+        self.lives = lives
         self.silent_until_us = now_us + RECOVERY_US
         self._survived = _held(self._copies)
 

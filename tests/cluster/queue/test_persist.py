@@ -248,6 +248,22 @@ def test_who_was_forgotten_and_comes_back_with_its_disk_has_its_stream_remembere
     assert messages + nodes.work(1) + nodes.work(2) == FEW
 
 
+def test_who_was_there_before_may_have_handed_out_for_a_group_that_is_heard_of_only_later():
+    nodes = persistent(2)
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    nodes.kill(0)
+    nodes.make_group(1)
+    assert nodes.take(1)[1] == FEW
+    nodes.kill(1)
+    nodes.restart(0)
+    nodes.wait(2)
+    nodes.make_group(0)
+    assert nodes.take(0)[1] == FEW
+    [row] = nodes[0].repeated("work")
+    assert (row.certainty, row.nodes) == ("may", (nodes.refs[0], nodes.refs[1]))
+
+
 def test_what_is_handed_out_is_told_when_it_is_written_and_not_before():
     nodes = persistent(2)
     nodes.make_group(0)
