@@ -116,7 +116,7 @@ class QueueActor(GenServer):
         self._writes = Append([], [])
         self._is_writing = False
         self._log: ActorRef | None = None
-        self._groups: list[str] = []
+        self._groups: list[GroupRecord] = []
         self._left_count = 0
         """Batches that are being handed over."""
         now_us = self._now_us()
@@ -366,11 +366,11 @@ class QueueActor(GenServer):
             self.cast(FABRIC, TellNodes(tuple(nodes), encode(frame)))
 
     def _tell_groups(self) -> None:
-        """Tell the registry of groups that have come or gone, whoever told this queue of them."""
-        names = self._queue.group_names()
-        if names != self._groups:
-            self._groups = names
-            self.cast(QUEUES, GroupsOfQueue(self._queue.record.name, tuple(self._queue.groups())))
+        """Tell the registry of groups that have changed, whoever told this queue of them."""
+        groups = self._queue.groups()
+        if groups != self._groups:
+            self._groups = groups
+            self.cast(QUEUES, GroupsOfQueue(self._queue.record.name, tuple(groups)))
 
     def _arm(self) -> None:
         """Have the queue be ticked when it wants to be."""

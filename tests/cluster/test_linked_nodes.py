@@ -365,6 +365,26 @@ class Wall:
         return time.time_ns() // 1000 + self.offset_us
 
 
+def test_a_group_that_two_sides_of_a_split_have_made_is_deleted_though_a_clock_is_ahead(
+    cluster, links
+):
+    ahead = Wall()
+    ahead.offset_us = 3_600_000_000
+    (a,), (b,) = cluster("a"), cluster("b", clock=ahead)
+    wait_for_live(2, a, b)
+    put(a, "jobs", b"one")
+    wait_until(lambda: b.control("queues"), 5)
+    links.cut(a.me.ref, b.me.ref)
+    wait_for_live(1, a, b)
+    for node, lease_s in ((a, 7.0), (b, 8.0)):
+        options = {"lease_s": lease_s}
+        node.control("group_create", group="g", mode="shared", topics=[b"jobs"], options=options)
+    links.heal(a.me.ref, b.me.ref)
+    wait_until(lambda: a.control("group", group="g")["options"]["lease_s"] == 8.0, 20)
+    a.control("group_delete", group="g")
+    wait_until(lambda: b.control("groups") == [], 20)
+
+
 def test_a_clock_that_is_set_back_before_a_crash_takes_no_queue_back_in_time(cluster):
     wall = Wall()
     (a,) = cluster("a", copies=1, clock=wall)

@@ -413,13 +413,9 @@ class BestEffortQueue:
             share.undelivered(lease, now_us)
             self._settle(now_us)
 
-    def groups(self) -> Sequence[GroupRecord]:
+    def groups(self) -> list[GroupRecord]:
         """Return the groups that there are."""
         return [self._groups[name] for name in self._shares]
-
-    def group_names(self) -> list[str]:
-        """Return the names of the groups that there are."""
-        return list(self._shares)
 
     def _agree(self, record: GroupRecord, now_us: int) -> bool:
         """Join the record of a group; return whether that was new."""

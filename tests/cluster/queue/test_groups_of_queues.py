@@ -243,7 +243,7 @@ def test_a_group_that_a_clock_ahead_has_deleted_can_be_made_anew_at_once():
     [group] = nodes[0].groups()
     nodes[0].make_group(group.deleted(nodes.now_us + 5_000_000), nodes.now_us)
     nodes.wait(1)
-    assert nodes[1].group_names() == []
+    assert nodes[1].groups() == []
     record = GroupRecord(b"jobs", "work", {}, nodes.now_us, nodes.refs[1].id)
     held = nodes[1].make_group(record, nodes.now_us)
     nodes.wait(1)
@@ -309,7 +309,7 @@ def test_groups_that_are_deleted_leave_room_for_others():
         nodes.make_group(0, f"living{number}")
     with pytest.raises(GroupFull):
         nodes.make_group(0, "more")
-    assert len(nodes[0].group_names()) == GROUPS_MAX
+    assert len(nodes[0].groups()) == GROUPS_MAX
 
 
 def test_what_was_given_is_let_go_when_nobody_asks_for_it_again():
