@@ -120,7 +120,7 @@ class Compaction:
     def __init__(self) -> None:
         self._log_bytes = 0
         self._entries: Iterator[Entry] | None = None
-        self._begin = 0
+        self.first = 0
         """The number of the first message that a snapshot under way has written."""
 
     def wrote(self, size_bytes: int) -> None:
@@ -134,7 +134,7 @@ class Compaction:
     def begin(self, entries: Iterable[Entry], number: int) -> None:
         """Write these entries from now on, the first as a message of this number."""
         self._entries = iter(entries)
-        self._begin = number
+        self.first = number
         self._log_bytes = 0
 
     def take_chunk(self) -> list[bytes]:
@@ -155,4 +155,4 @@ class Compaction:
     def end(self) -> int | None:
         """Return the number of the message before which all can go; None: nothing can."""
         entries, self._entries = self._entries, None
-        return None if entries is None else self._begin
+        return None if entries is None else self.first

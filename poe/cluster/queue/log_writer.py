@@ -5,6 +5,7 @@ A queue that does not outlive its process has none: then nothing is written, and
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -119,8 +120,9 @@ class LogWriter:
         `entries` are taken a few at a time, each behind what was written until then.
         """
         if self.is_there and self._compaction.is_due(live_bytes):
-            self._compaction.begin(chain(self._nodes_there(), entries()), self._writes_count + 1)
-            self._go_on(None, now_us)
+            first = self._writes_count + 1
+            self._compaction.begin(chain(self._nodes_there(), entries()), first)
+            self._go_on(first, None, now_us)
 
     def counters(self) -> Counter[str]:
         """Return what was counted."""
@@ -131,16 +133,23 @@ class LogWriter:
             if node in self._seen:
                 yield Seen(node, is_there=True)
 
-    def _go_on(self, error: PoeError | None, now_us: int) -> None:
-        """Write the next part of all that holds; when nothing is left, let go of the rest."""
+    def _go_on(self, first: int, error: PoeError | None, now_us: int) -> None:
+        """Write the next part of all that holds; when nothing is left, let go of the rest.
+
+        It began with the message of this number: one that has begun since goes on by itself, else
+        the first of them to come to the end would let go of what the other has yet to write.
+        """
         del error, now_us
+        if first != self._compaction.first:
+            return
         messages = self._compaction.take_chunk()
         for number, message in enumerate(messages, 1):
-            self._write_message(message, self._go_on if number == len(messages) else None)
+            is_last = number == len(messages)
+            self._write_message(message, partial(self._go_on, first) if is_last else None)
         if not messages:
-            first = self._compaction.end()
-            if first is not None:
-                self._emit(Trim(first))
+            until = self._compaction.end()
+            if until is not None:
+                self._emit(Trim(until))
 
     def _write_message(self, message: bytes, then: Then | None) -> None:
         self._writes_count += 1

@@ -8,7 +8,16 @@ from poe.broker.requests.groups import GroupRequest
 from poe.cluster.batch import Batch
 from poe.cluster.frames import Known, News, Store, Stored, decode
 from poe.cluster.identity import StreamId
-from poe.cluster.queue.log import CHUNK_BYTES, Compaction, Kept, decode_entry, encode_entry
+from poe.cluster.queue.effects import Trim, Write
+from poe.cluster.queue.log import (
+    CHUNK_BYTES,
+    Compaction,
+    Dropped,
+    Kept,
+    decode_entry,
+    encode_entry,
+)
+from poe.cluster.queue.log_writer import LogWriter
 from poe.errors import QueueBusy
 from poe.protocol.leases import LeaseRequest
 from tests.cluster.queue.wired import SECOND_US, Wired, node_ref
@@ -246,6 +255,30 @@ def test_who_was_forgotten_and_comes_back_with_its_disk_has_its_stream_remembere
     nodes.wait(120)
     nodes.kill(0)
     assert messages + nodes.work(1) + nodes.work(2) == FEW
+
+
+def test_nothing_is_let_go_before_all_is_written_anew_though_a_write_failed_meanwhile(monkeypatch):
+    monkeypatch.setattr("poe.cluster.queue.log.LOG_BYTES_MIN", 100)
+    monkeypatch.setattr("poe.cluster.queue.log.CHUNK_BYTES", 1)
+    effects = []
+
+    def emit(effect):
+        if isinstance(effect, Write | Trim):
+            effects.append(effect)
+
+    writer = LogWriter(emit, is_there=True)
+    held = [Dropped(StreamId(*node_ref(1)), ((number, number + 1),)) for number in range(1, 8, 2)]
+    for _ in range(2):
+        for _ in range(10):
+            writer.write(held[0])
+        writer.compact(0, lambda: held, 1)
+        writer.write_failed(1, NO_ROOM, 1)  # the snapshot ends, but for what of it is under way
+    for _ in range(10):
+        writer.write(held[0])
+    writer.compact(0, lambda: held, 1)
+    while isinstance(effects[0], Write):
+        writer.written(effects.pop(0).number, 1)
+        assert len({type(each) for each in effects}) == 1  # nothing to write is left at a trim
 
 
 def test_who_was_there_before_may_have_handed_out_for_a_group_that_is_heard_of_only_later():
