@@ -224,6 +224,21 @@ class GroupShare:
             self._shared.acknowledge([], [given_back], now_us)
             self._go_on(now_us)
 
+    def not_handed_out(self, known: Known, now_us: int) -> Known:
+        """Have this node hand out what it could not write that it does: no client has got it.
+
+        Return what is left of what is to be told. What counts as handed out by a lease comes again
+        when that is over; what is done by that never would.
+        """
+        stream, mine = known.stream, StreamId(*self._ledger.me)
+        if not self.is_once or stream != mine:
+            return known
+        granted = [bounds for _, ranges in known.granted for bounds in ranges]
+        for bounds in granted:
+            self.knowledge.take_back(stream, *bounds)
+            self._ledger.own(stream, *bounds, now_us)
+        return known._replace(done=tuple(minus(known.done, granted)))
+
     def _lease(self, request: LeaseRequest, token: object, now_us: int) -> object:
         """Take what a member tells of its leases; answer with another one, or have it wait.
 

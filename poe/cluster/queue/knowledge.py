@@ -56,6 +56,11 @@ class StreamKnowledge:
         self._digest = None
         return self.done.join(after, last)
 
+    def take_back(self, after: int, last: int) -> None:
+        """Count a range as not done after all."""
+        self._digest = None
+        self.done.cut(after, last)
+
     def grant(self, node: NodeRef, after: int, last: int) -> list[Bounds]:
         """Join what a node has handed out; return what of it was not known."""
         self._digest = None
@@ -136,6 +141,10 @@ class Knowledge:
         """Count a range as done."""
         for bounds in _of(self._streams, stream).finish(after, last):
             _of(self._news, stream).finish(*bounds)
+
+    def take_back(self, stream: StreamId, after: int, last: int) -> None:
+        """Count a range as not done after all, which nobody was told of."""
+        _of(self._streams, stream).take_back(after, last)
 
     def grant(self, stream: StreamId, after: int, last: int) -> list[tuple[NodeRef, int, int]]:
         """Count a range as handed to a client by this node.

@@ -1080,17 +1080,21 @@ class BestEffortQueue:
         entries: list[Entry] = [*news]
         if share.knowledge.take_pause_news():
             entries.append(share.paused)
-        for known in news:
+        is_written = bool(entries) and self._log.is_there
+        for known in news if not (is_written and share.is_once) else ():
             self._finished(known.stream, now_us)
-        if not entries or not self._log.is_there:
+        if not is_written:
             self._gossip.note_known(news, now_us)
             self._effects.extend(effects)
             return
 
         def written(error: PoeError | None, now_us: int) -> None:
             is_failed = error is not None
-            told = [share.knowledge.written(known, is_failed=is_failed) for known in news]
+            left = [share.not_handed_out(each, now_us) for each in news] if is_failed else news
+            told = [share.knowledge.written(each, is_failed=is_failed) for each in left]
             self._gossip.note_known(told, now_us)
+            for known in told if share.is_once else ():  # it could not be had again before
+                self._finished(known.stream, now_us)
             for each in effects:
                 if error is not None and isinstance(each, Answer):
                     self._effects.append(Answer(each.token, error))

@@ -97,6 +97,23 @@ def test_an_acknowledgement_is_answered_when_it_is_written():
     assert nodes.answers["done"] is NO_ROOM
 
 
+def test_at_most_once_is_not_lost_where_it_cannot_be_written_that_it_is_handed_out():
+    nodes = by_hand(1, copies=1)
+    nodes.make_group(0, delivery="at-most-once")
+    nodes.put(0, FEW)
+    nodes.collect()
+    nodes.write(0)
+    request = LeaseRequest("work", nodes.join(0), 5, 1 << 24, 0.0)
+    for number in range(4):
+        nodes[0].serve("work", request, number, nodes.now_us)
+        nodes.wait(1)  # the disk takes its time
+        nodes.write(0, NO_ROOM)
+        nodes.wait(1)
+        assert nodes.answers.pop(number) is NO_ROOM
+    nodes.is_writing_by_hand = False
+    assert nodes.work(0) == FEW
+
+
 def test_what_a_node_held_and_had_not_done_it_hands_out_again():
     nodes = persistent(1, copies=1)
     nodes.make_group(0)
