@@ -8,7 +8,7 @@ Times are microseconds; nothing here waits, sends, or looks at single messages.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -36,7 +36,7 @@ from poe.cluster.queue.burials import Burials
 from poe.cluster.queue.ceding import Ceding
 from poe.cluster.queue.copies import Copies, Found
 from poe.cluster.queue.effects import Answer, Effect, Event, Tell
-from poe.cluster.queue.knowledge import UNDELIVERED, UNHEARD
+from poe.cluster.queue.knowledge import UNDELIVERED, UNHEARD, StreamKnowledge
 from poe.cluster.queue.ledger import Ledger
 from poe.cluster.queue.lending import HEARD_US, Lendable, Lending
 from poe.cluster.queue.places import Places
@@ -426,10 +426,26 @@ class GroupShare:
     def forget(self, stream: StreamId) -> None:
         """Drop all that is known of a stream, which is over and done everywhere."""
         self._is_due_known = False
-        heard = {self._ledger.me, *self._peers}
-        self._past.extend(repeated_of(stream, self.knowledge.get(stream), heard))
+        self._remember(stream, self.knowledge.get(stream))
         self._ceding.forget(stream)
         self._ledger.forget(stream, 0)
+
+    def let_go(self, members: Collection[bytes], now_us: int) -> None:
+        """Let go of who was handed what, of what is done long since, if it is known to all nodes.
+
+        It is when each of them was there for a while; else some may have handed it out, too, and
+        only the report of who knows both can say so.
+        """
+        heard = {ref.id for ref, up_us in self._peers.items() if now_us - up_us >= HEARD_US}
+        if heard.union([self._ledger.me.id]).issuperset(members):
+            for stream, old in self.knowledge.take_old():
+                self._remember(stream, old)
+
+    def _remember(self, stream: StreamId, known: StreamKnowledge) -> None:
+        """Keep in the report what is told by knowledge that is let go."""
+        heard, told = {self._ledger.me, *self._peers}, set(self._past)
+        rows = repeated_of(stream, known, heard)
+        self._past.extend(each for each in rows if each not in told)
 
     def _take_changes(self) -> None:
         for stream, after, last in self._ledger.take_changes():

@@ -2,6 +2,8 @@
 
 All of it only grows, and is joined by union, range by range: in whatever order it is heard, and how
 often, all nodes come to the same. What has grown at this node since it was last asked is its news.
+Where nodes hand out in turns, each lease is a range of its own; so of what is done, and known to
+all, it is let go who was handed it, but for the last ranges.
 """
 
 from collections.abc import Iterable
@@ -27,6 +29,11 @@ STREAMS_MAX: Final = 16_384
 """Of which something is known, or that a node holds; what is said of others is not taken."""
 CAUSES_MAX: Final = 8_192
 """For which a stream was handed out, and the nodes that did so."""
+
+
+GRANTED_MAX: Final = 25_000
+"""Ranges of a stream of which it is kept by whom they were handed out; more are let go when there
+are twice as many, so that it is seldom done."""
 
 
 class Cause(NamedTuple):
@@ -82,6 +89,25 @@ class StreamKnowledge:
             known_us, ranges = since_us, RangeSet()
         ranges.join(after, last)
         self.again[cause] = min(known_us, since_us), ranges
+
+    def take_old(self) -> "StreamKnowledge | None":
+        """Take out who was handed what is done, but for the last ranges; None: there are few."""
+        named = [*self.granted.values(), *(ranges for _, ranges in self.again.values())]
+        if sum(map(len, named)) <= 2 * GRANTED_MAX:
+            return None
+        until = sorted(last for ranges in named for _, last in ranges)[-GRANTED_MAX - 1]
+        old = StreamKnowledge()
+        for bounds in self.done.within(0, until):
+            for node, ranges in self.granted.items():
+                for part in ranges.cut(*bounds):
+                    old.grant(node, *part)
+            for cause, (since_us, ranges) in self.again.items():
+                for part in ranges.cut(*bounds):
+                    old.note_again(cause, since_us, *part)
+        self.granted = {node: ranges for node, ranges in self.granted.items() if ranges}
+        self.again = {cause: each for cause, each in self.again.items() if each[1]}
+        self._digest = None
+        return old
 
     def digest(self, group: str, stream: StreamId) -> int:
         """Return a hash of all of it, the same for what is the same; 0: nothing is known."""
@@ -256,6 +282,11 @@ class Knowledge:
         """Take note of a crash: what was to be handed out when it is written was not."""
         if self._is_logged:
             self._unwritten, self._news = {}, {}
+
+    def take_old(self) -> list[tuple[StreamId, StreamKnowledge]]:
+        """Take out, of streams of which much is known, who was handed what is done long since."""
+        found = ((stream, known.take_old()) for stream, known in self._streams.items())
+        return [(stream, old) for stream, old in found if old is not None]
 
     def forget(self, stream: StreamId) -> None:
         """Drop all that is known of a stream."""

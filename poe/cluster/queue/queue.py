@@ -682,6 +682,8 @@ class BestEffortQueue:
             self._holders.forget_stream(stream)
             for share in self._shares.values():
                 share.forget(stream)
+        for share in self._shares.values():
+            share.let_go(self._over.members, now_us)
 
     def _agree_all(self, records: Sequence[GroupRecord], now_us: int) -> None:
         """Join what another node says of groups; what cannot be is counted and told."""

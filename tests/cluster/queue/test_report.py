@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poe.cluster.frames import Again, Known, decode
-from poe.cluster.identity import NodeRef
+from poe.cluster.frames import Again, Known, News, decode
+from poe.cluster.identity import NodeRef, StreamId
 from poe.cluster.queue.knowledge import UNHEARD, Knowledge
 from poe.cluster.queue.lending import HEARD_US
 from poe.cluster.queue.report import SPLIT, repeated
@@ -269,6 +269,54 @@ def test_who_is_gone_may_have_handed_out_for_a_group_that_was_deleted_and_made_a
     assert nodes.take(0)[1] == [b"a"]
     [row] = nodes[0].repeated("work")
     assert (row.certainty, row.nodes) == ("may", (nodes.refs[0], nodes.refs[1]))
+
+
+KEPT = 50
+
+
+@pytest.fixture
+def in_turns(monkeypatch):
+    """Return nodes that have handed out many messages in turns, and the first ones twice."""
+    monkeypatch.setattr("poe.cluster.queue.knowledge.GRANTED_MAX", KEPT)
+
+    def hand_out(*dead):
+        nodes = Wired(3)
+        nodes.make_group(0)
+        nodes.wait(60)
+        for number in dead:
+            nodes.kill(number)
+        stream, ranges = StreamId(node_ref(9).id, 1), [(n, n + 1) for n in range(3 * KEPT)]
+        granted = tuple((ref, ((0, 3), *ranges[3 + n :: 3])) for n, ref in enumerate(nodes.refs))
+        known = Known("work", stream, ((0, 3 * KEPT),), granted, ())
+        for queue in nodes.queues.values():
+            queue.hear(nodes.refs[0], News(b"jobs", 1, 0, 0, (), (known,), ()), nodes.now_us)
+        return nodes, stream
+
+    return hand_out
+
+
+def granted_count(queue, stream):
+    return sum(len(ranges) for _, ranges in queue.known("work")[stream].granted)
+
+
+def test_of_what_is_done_it_is_kept_of_the_last_ranges_alone_who_was_handed_them(in_turns):
+    nodes, stream = in_turns()
+    rows = nodes[0].report()
+    assert len(rows) == 3
+    nodes.wait(60)
+    for queue in nodes.queues.values():
+        assert KEPT <= granted_count(queue, stream) <= 2 * KEPT
+        assert queue.known("work")[stream] == nodes[0].known("work")[stream]
+        assert queue.report() == rows
+
+
+def test_while_a_node_is_away_it_is_kept_of_all_who_was_handed_it(in_turns):
+    nodes, stream = in_turns(2)
+    nodes.wait(60)
+    assert granted_count(nodes[0], stream) > 2 * KEPT
+    nodes.restart(2)
+    nodes.wait(90)
+    assert granted_count(nodes[0], stream) <= 2 * KEPT
 
 
 def test_what_came_to_no_client_may_have_come_twice_at_most():
