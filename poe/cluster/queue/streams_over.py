@@ -72,8 +72,10 @@ class StreamsOver:
         for origin, epoch in theirs.forgotten:
             if origin in self._told or len(self._told) < ORIGINS_MAX:
                 self._told[origin] = max(epoch, self._told.get(origin, 0))
-        there = _by_stream(theirs)
-        for stream, known in _by_stream(mine).items():
+        there, here = _by_stream(theirs), _by_stream(mine)
+        for stream in self._agreed.keys() - here.keys():
+            del self._agreed[stream]  # its groups were deleted; it is to hold back no later one
+        for stream, known in here.items():
             if not self.is_over(stream):
                 continue
             agreed = self._agreed.get(stream)

@@ -1,0 +1,27 @@
+"""When nothing is kept of a stream any more: it is over, and all know the same of it."""
+
+from poe.cluster.frames import Digest, Summary
+from poe.cluster.identity import StreamId
+from poe.cluster.queue.streams_over import StreamsOver
+from tests.cluster.queue.wired import node_ref
+
+ME, OTHER, AWAY, GONE = map(node_ref, (1, 2, 3, 4))
+FIRST, SECOND = StreamId(GONE.id, 1), StreamId(GONE.id, 2)
+
+
+def knows(*streams):
+    """Return the digest of a node that knows of these streams, and no others."""
+    known = tuple(Summary("g", stream, 5) for stream in streams)
+    return Digest(b"jobs", 1, 1, known, (), (), is_answer=True)
+
+
+def test_a_stream_of_which_nothing_is_known_any_more_keeps_no_later_one_from_being_forgotten():
+    over = StreamsOver(ME)
+    for ref in (OTHER, AWAY):
+        over.see(ref)
+    over.forget_node(GONE.id)
+    over.hear(OTHER.id, knows(FIRST), knows(FIRST))
+    assert over.settle(lambda _: True) == []
+    for ref in (OTHER, AWAY):  # all groups that had it were deleted meanwhile
+        over.hear(ref.id, knows(SECOND), knows(SECOND))
+    assert over.settle(lambda _: True) == [SECOND]
