@@ -11,6 +11,7 @@ from typing import Final
 
 from poe.cluster.identity import NodeRef
 from poe.cluster.queue.effects import Effect, Event, Trim, Write
+from poe.cluster.queue.holders import LIVES_OVER_MAX
 from poe.cluster.queue.log import Compaction, Entry, Seen, decode_entry, encode_entry
 from poe.errors import PoeError
 
@@ -36,8 +37,8 @@ class LogWriter:
         self._unwritten: dict[int, Then] = {}
         """What to do when a message is written, or cannot be, by its number."""
         self._closed_until_us = 0
-        self._seen: dict[NodeRef, None] = {}
-        """Who is there, as the log has it; what they hand out, they may tell a later life."""
+        self._seen: dict[NodeRef, bool] = {}
+        """Who is there, as the log has it, or was; what they hand out, they may tell a later life."""
         self._counts: Counter[str] = Counter()
 
     def read(self, message: bytes) -> Entry | None:
@@ -50,10 +51,8 @@ class LogWriter:
             self._emit(Event("log damaged", str(error)))
             return None
         match entry:
-            case Seen(node, is_there=True):
-                self._seen[node] = None
-            case Seen(node):
-                self._seen.pop(node, None)
+            case Seen(node, is_there):
+                self._see(node, is_there=is_there)
         return entry
 
     def write(self, entry: Entry, then: Then | None = None) -> None:
@@ -100,18 +99,28 @@ class LogWriter:
 
     def note_there(self, node: NodeRef) -> None:
         """Have the log say that a node is there."""
-        if node not in self._seen:
-            self._seen[node] = None
+        if not self._seen.get(node):
+            self._see(node, is_there=True)
             self.write(Seen(node, is_there=True))
 
     def note_gone(self, node: NodeRef) -> None:
         """Have the log say that a node is there no more."""
-        if node in self._seen:
-            del self._seen[node]
+        if self._seen.get(node):
+            self._see(node, is_there=False)
             self.write(Seen(node, is_there=False))
 
-    def nodes(self) -> list[NodeRef]:
+    def _see(self, node: NodeRef, *, is_there: bool) -> None:
+        self._seen.pop(node, None)
+        self._seen[node] = is_there
+        if len(self._seen) > LIVES_OVER_MAX and not is_there:
+            del self._seen[next(each for each, is_there in self._seen.items() if not is_there)]
+
+    def nodes_there(self) -> list[NodeRef]:
         """Return the nodes that are there, as the log has it."""
+        return [node for node, is_there in self._seen.items() if is_there]
+
+    def lives(self) -> list[NodeRef]:
+        """Return the nodes that are there or were, as the log has it; of the others the last."""
         return list(self._seen)
 
     def compact(self, live_bytes: int, entries: Callable[[], Iterable[Entry]], now_us: int) -> None:
@@ -121,17 +130,17 @@ class LogWriter:
         """
         if self.is_there and self._compaction.is_due(live_bytes):
             first = self._writes_count + 1
-            self._compaction.begin(chain(self._nodes_there(), entries()), first)
+            self._compaction.begin(chain(self._lives(), entries()), first)
             self._go_on(first, None, now_us)
 
     def counters(self) -> Counter[str]:
         """Return what was counted."""
         return self._counts
 
-    def _nodes_there(self) -> Iterator[Entry]:
+    def _lives(self) -> Iterator[Entry]:
         for node in list(self._seen):
             if node in self._seen:
-                yield Seen(node, is_there=True)
+                yield Seen(node, self._seen[node])
 
     def _go_on(self, first: int, error: PoeError | None, now_us: int) -> None:
         """Write the next part of all that holds; when nothing is left, let go of the rest.

@@ -184,8 +184,9 @@ class BestEffortQueue:
                     self._write_held(stream, batch, [(batch.after, batch.last)], _unasked)
                 case Dropped():
                     self._log.write(entry)
-        self._recovery.end(self._log.nodes(), now_us)
-        for node in self._recovery.lives:
+        self._recovery.end(self._log.lives(), now_us)
+        # Any of them may have been lent what is held here, and be gone since.
+        for node in self._log.nodes_there():
             for share in self._shares.values():
                 share.peer_down(node, now_us)
             self._log.note_gone(node)

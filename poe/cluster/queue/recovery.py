@@ -31,7 +31,7 @@ class Recovery:
         self._logged: dict[StreamId, RangeSet] | None = {} if is_kept else None
         """What the log holds, as far as it is read; None: it is read into the copies."""
         self.lives: list[NodeRef] = []
-        """Who was there: any may have been lent what is held here, and be gone since."""
+        """Who was there, then or before: any may have handed out what is held here."""
         self.silent_until_us: int | None = None
         """Until when nothing is handed out of what was there."""
 
@@ -71,7 +71,7 @@ class Recovery:
                     yield Kept(stream, batch)
 
     def end(self, lives: list[NodeRef], now_us: int) -> None:
-        """Take note that all of the log is read, and which nodes were there when it ended."""
+        """Take note that all of the log is read, and which nodes it knows of."""
         self.lives = lives
         self.silent_until_us = now_us + RECOVERY_US
         self._survived = _held(self._copies)

@@ -298,7 +298,10 @@ def test_nothing_is_let_go_before_all_is_written_anew_though_a_write_failed_mean
         assert len({type(each) for each in effects}) == 1  # nothing to write is left at a trim
 
 
-def test_who_was_there_before_may_have_handed_out_for_a_group_that_is_heard_of_only_later():
+@pytest.mark.parametrize("restarts_count", [1, 2])
+def test_who_was_there_before_may_have_handed_out_for_a_group_that_is_heard_of_only_later(
+    restarts_count,
+):
     nodes = persistent(2)
     nodes.put(0, FEW)
     nodes.wait(1)
@@ -308,6 +311,8 @@ def test_who_was_there_before_may_have_handed_out_for_a_group_that_is_heard_of_o
     nodes.kill(1)
     nodes.restart(0)
     nodes.wait(2)
+    if restarts_count == 2:
+        start_again(nodes, 0)
     nodes.make_group(0)
     assert nodes.take(0)[1] == FEW
     [row] = nodes[0].repeated("work")
