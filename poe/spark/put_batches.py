@@ -5,6 +5,7 @@ kernels; nothing here loops over messages.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,6 +24,8 @@ _LENGTH_SIZE = 4
 _NOTHING = pa.scalar(b"", pa.large_binary())
 _TOPIC, _MESSAGE, _KEY, _HEADERS = "topic", "message", "key", "headers"
 _OF_AN_ENVELOPE = (_KEY, _HEADERS)
+_NUMBER = "number"
+"""Column that is added here: which row of the partition it is."""
 _TEXT = (BinaryType, StringType)
 """Text is stored as UTF-8."""
 _OF_A_READ = {
@@ -98,43 +101,56 @@ def put_batches(
             yielded.
     """
     row_count = 0
-    for rows in _gathered(batches):
+    for gathered in _gathered(batches):
+        numbers = np.arange(row_count, row_count + gathered.num_rows)
+        row_count += gathered.num_rows
+        rows = gathered.append_column(_NUMBER, pa.array(numbers))
         if topic is None:
-            topics = _as_binary(rows, _TOPIC)
-            _check_each(topics, _TOPIC, row_count)
-        if _have_keys(rows):
-            names = [topic.encode()] * rows.num_rows if topic is not None else topics.to_pylist()
-            yield from _keyed(names, rows, row_count)
+            _check_each(_as_binary(rows, _TOPIC), _TOPIC, rows)
+        keyed, plain = _by_need(rows, topic)
+        if keyed.num_rows:
+            yield from _keyed(keyed, topic)
+        if not plain.num_rows:
+            continue
+        messages = _as_binary(plain, _MESSAGE)
+        _check_each(messages, _MESSAGE, plain)
+        if topic is not None:
+            yield from _cut(topic.encode(), messages)
         else:
-            messages = _as_binary(rows, _MESSAGE)
-            _check_each(messages, _MESSAGE, row_count)
-            if topic is not None:
-                yield from _cut(topic.encode(), messages)
-            else:
-                for name, group in _by_topic(topics, messages):
-                    yield from _cut(name, group)
-        row_count += rows.num_rows
+            for name, group in _by_topic(_as_binary(plain, _TOPIC), messages):
+                yield from _cut(name, group)
 
 
-def _have_keys(rows: pa.Table) -> bool:
-    """Return whether a row has a key or headers; a read of a topic without has the columns, too."""
-    return any(
-        name in rows.column_names and rows.column(name).null_count < rows.num_rows
-        for name in _OF_AN_ENVELOPE
-    )
+def _by_need(rows: pa.Table, topic: str | None) -> tuple[pa.Table, pa.Table]:
+    """Return the rows of topics of which one has a key or headers, and the others.
+
+    A read of a topic without them has the columns, too.
+    """
+    columns = [rows.column(name) for name in _OF_AN_ENVELOPE if name in rows.column_names]
+    if all(column.null_count == rows.num_rows for column in columns):
+        return rows.slice(0, 0), rows
+    if topic is not None:
+        return rows, rows.slice(0, 0)
+    have = reduce(pc.or_, [column.is_valid() for column in columns])
+    topics = rows.column(_TOPIC)
+    are_of_these = pc.is_in(topics, topics.filter(have))
+    return rows.filter(are_of_these), rows.filter(pc.invert(are_of_these))
 
 
-def _keyed(names: list[bytes], rows: pa.Table, rows_before: int) -> Iterator[tuple[bytes, Keyed]]:
+def _keyed(rows: pa.Table, topic: str | None) -> Iterator[tuple[bytes, Keyed]]:
     """Yield messages with keys and headers, topic by topic, cut where a put is full."""
+    if topic is None:
+        names = _as_binary(rows, _TOPIC).to_pylist()
+    else:
+        names = [topic.encode()] * rows.num_rows
     nothing = [None] * rows.num_rows
     columns = [
         rows.column(name).to_pylist() if name in rows.column_names else nothing
-        for name in (_MESSAGE, *_OF_AN_ENVELOPE)
+        for name in (_NUMBER, _MESSAGE, *_OF_AN_ENVELOPE)
     ]
     groups: dict[bytes, Keyed] = {}
     sizes: dict[bytes, int] = {}
-    told = zip(names, *columns, strict=True)
-    for row, (name, value, key, headers) in enumerate(told, rows_before):
+    for name, row, value, key, headers in zip(names, *columns, strict=True):
         group = groups.setdefault(name, Keyed([], [], []))
         group.values.append(_bytes(value))
         group.keys.append(_bytes(key))
@@ -186,13 +202,13 @@ def _as_binary(rows: pa.Table, name: str) -> pa.LargeBinaryArray:
     return pc.cast(rows.column(name), pa.large_binary()).combine_chunks()
 
 
-def _check_each(values: pa.LargeBinaryArray, name: str, rows_before: int) -> None:
+def _check_each(values: pa.LargeBinaryArray, name: str, rows: pa.Table) -> None:
     sizes = pc.fill_null(pc.binary_length(values), 0)
-    row = pc.index(sizes, 0).as_py()
-    if row >= 0:
-        is_null = not values[row].is_valid
+    place = pc.index(sizes, 0).as_py()
+    if place >= 0:
+        number, is_null = rows.column(_NUMBER)[place], not values[place].is_valid
         msg = (
-            f"row {rows_before + row} of the partition has {'no' if is_null else 'an empty'} "
+            f"row {number} of the partition has {'no' if is_null else 'an empty'} "
             f"{name}, which no topic can store; drop such rows with where(length({name}) > 0)"
         )
         raise RowsRefused(msg)

@@ -172,3 +172,37 @@ def test_large_headers_are_cut_by_bytes_too(monkeypatch):
     rows = keyed(pa.array(["k"] * 4), texts(*[[("h", "x" * 60)]] * 4))
     puts = [batch for _, batch in put_batches([rows], "t") if isinstance(batch, Keyed)]
     assert [len(batch.values) for batch in puts] == [2, 2]
+
+
+def to_topics(*rows):
+    """Rows of topic, message, key and headers."""
+    types = [("topic", pa.string()), ("message", pa.binary()), ("key", pa.binary())]
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    return pa.record_batch(columns, pa.schema([*types, ("headers", texts(None).type)]))
+
+
+def test_keys_and_headers_of_one_topic_are_no_matter_of_another_one():
+    rows = to_topics(
+        ("a", b"1", None, None),
+        ("dead", b"2", None, [("why", "x")]),
+        ("a", b"3", None, None),
+        ("dead", None, b"k", None),
+    )
+    found = dict(put_batches([rows], None))
+    assert isinstance(found[b"a"], JoinedBatch)
+    assert list(map(bytes, found[b"a"])) == [b"1", b"3"]
+    assert found[b"dead"] == Keyed([b"2", None], [None, b"k"], [{"why": b"x"}, {}])
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (("a", None, None, None), "no message"),
+        (("dead", b"m", None, [("why", None)]), "no value for header 'why'"),
+    ],
+)
+def test_a_row_among_those_of_other_topics_is_told_with_its_number(monkeypatch, bad, words):
+    monkeypatch.setattr(module, "PUT_COUNT", 2)
+    fine = [("a", b"m", None, None), ("dead", b"m", b"k", None)]
+    with pytest.raises(RowsRefused, match=rf"row 3 .*{words}"):
+        list(put_batches([to_topics(*fine), to_topics(fine[1], bad)], None))

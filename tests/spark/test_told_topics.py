@@ -138,6 +138,17 @@ def test_keys_and_headers_are_not_lost_silently(node):
         list(Targets(server).of(keyed_rows()))
 
 
+def test_a_topic_without_envelopes_is_written_beside_one_that_has_them(node):
+    node.create_topic("plain")
+    schema = pa.schema([("topic", pa.string()), *KEYED])
+    rows = [["plain", "dead"], [b"a", b"b"], [None, None], [None, [("why", b"x")]]]
+    puts = put_batches([pa.record_batch(rows, schema)], None)
+    with RetryingSocket([Server(*node.address)], 5) as server:
+        told = {topic: list(map(bytes, batch)) for topic, batch in Targets(server).of(puts)}
+    assert told[b"plain"] == [b"a"]
+    assert decode(told[b"dead"][0]) == (None, b"b", {"why": b"x"})
+
+
 def test_a_stream_reads_partitions_and_those_that_are_added(topics):
     topics.node.create_topic("t")
     topics.put("t", "0")
