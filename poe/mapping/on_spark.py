@@ -5,7 +5,7 @@ Needs the extra `poe-queue[spark]`; nothing else in this package loads it.
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import groupby
 from typing import Any, Final
@@ -157,7 +157,11 @@ def pipeline_of(rules: RuleSet, checkpoint: str) -> Pipeline:
         pipeline.source("matched", options={**begin, "topicPattern": pattern})
 
     def step(*found: DataFrame) -> DataFrame:
-        return puts(_of(reduce(DataFrame.unionByName, found)), rules)
+        read = [_of(each, names, words) for each in found]
+        if words:  # neither what is read by its name, nor what only looks like a partition
+            topic = functions.col("topic")
+            read[-1] = read[-1].where(topic.rlike(_whole(words)) & ~topic.isin(names))
+        return puts(reduce(DataFrame.unionByName, read), rules)
 
     sources = ("named",) * bool(names) + ("matched",) * bool(words)
     pipeline.step("puts", takes=sources, function=step)
@@ -165,12 +169,23 @@ def pipeline_of(rules: RuleSet, checkpoint: str) -> Pipeline:
     return pipeline
 
 
-def _of(messages: DataFrame) -> DataFrame:
-    """Return messages with the names of their topics where they have those of partitions."""
-    of_partition = "endswith(topic, concat('-', partition))"
-    topic = "left(topic, length(topic) - length(concat('-', partition)))"
-    named = f"CASE WHEN {of_partition} THEN {topic} ELSE topic END"
-    return messages.withColumn("topic", functions.expr(named))
+def _of(messages: DataFrame, names: Sequence[str], words: Sequence[str]) -> DataFrame:
+    """Return messages with the names of their topics where they have those of partitions.
+
+    Partition 0 of a topic cannot be told from another topic that is called so. It is taken for that
+    where the mapping names it, or reads no topic of the shorter name.
+    """
+    topic = functions.col("topic")
+    end = functions.concat(functions.lit("-"), functions.col("partition").cast("string"))
+    holder = functions.expr("left(topic, length(topic) - length(concat('-', partition)))")
+    is_read = holder.isin(names) | holder.rlike(_whole(words))
+    is_partition = topic.endswith(end) & is_read & ~topic.isin(names)
+    return messages.withColumn("topic", functions.when(is_partition, holder).otherwise(topic))
+
+
+def _whole(words: Sequence[str]) -> str:
+    """Return the regular expression, as Java reads it, of names that one of some words matches."""
+    return rf"(?s)\A({'|'.join(words)})\z"
 
 
 def _now_us() -> int:

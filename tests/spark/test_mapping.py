@@ -1,6 +1,7 @@
 """The same rules on Spark: any rules, any documents, the same result."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -97,6 +98,39 @@ def test_dead_letters_and_puts_are_rows_that_a_sink_takes(spark):
     assert headers == {"h": b"x", "poe-origin": b"in/5", "poe-hops": b"1"}
     dead = {name: bytes(value) for name, value in found["m.dead"]["headers"].items()}
     assert (dead["poe.topic"], dead["poe.pointer"], dead["poe.rule"]) == (b"in", b"6", b"decode")
+
+
+def origins(spark, topics, *sources):
+    """Return which messages a mapping of topics puts: (topic, partition), as its sources tell."""
+    from poe.mapping.on_spark import pipeline_of  # noqa: PLC0415 - needs Spark
+
+    rules = replace(rule_set([{}]), source=Source(topics=topics))
+    step: Any = pipeline_of(rules, "checkpoint").tables["puts"]
+    assert len(step.takes) == len(sources)
+    frames = [
+        spark.createDataFrame(
+            [(topic, at, b"{}", b"k", None, part) for at, (topic, part) in enumerate(rows)],
+            f"{COLUMNS}, partition int",
+        )
+        for rows in sources
+    ]
+    rows = step.function(*frames).where("topic = 't0'").collect()
+    return sorted(bytes(row.headers["poe-origin"]).decode() for row in rows)
+
+
+def test_a_topic_that_a_name_and_a_pattern_mean_is_read_once(spark):
+    both = [("orders", 0), ("users-1", 1)]
+    matched = [*both, ("orbit", 0)]
+    found = origins(spark, ("orders", "users", "*"), both, matched)
+    assert found == ["orbit/2", "orders/0", "users/1"]
+
+
+def test_a_topic_that_looks_like_a_partition_is_none(spark):
+    of_a_log = [("a.log", 0), ("a.log-1", 1)]
+    another = [("a.log-2026", 0)]
+    assert origins(spark, ("*.log",), of_a_log + another) == ["a.log/0", "a.log/1"]
+    assert origins(spark, ("x-0", "y"), [("x-0", 0), ("y-0", 0)]) == ["x-0/0", "y/1"]
+    assert origins(spark, ("log-*",), [("log-0", 0), ("log-1", 0)]) == ["log-0/0", "log-1/1"]
 
 
 RULES = """
