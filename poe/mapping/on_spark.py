@@ -224,10 +224,13 @@ def rows_of(batch: Columns, decisions: Decisions) -> Iterator[dict[str, Any]]:
 def _runs(rows: list[dict[str, Any]]) -> Iterator[Columns]:
     for topic, group in groupby(rows, key=lambda each: each["topic"]):
         run = list(group)
+        keys = [each["key"] for each in run]
+        headers = [dict(each["headers"]) if each["headers"] else None for each in run]
+        # Where nobody has any the topic is taken for one without envelopes: rows do not tell.
         yield Columns(
             topic_bytes(topic),
             [each["pointer"] for each in run],
             [each["message"] for each in run],
-            [each["key"] for each in run],
-            [dict(each["headers"]) if each["headers"] else None for each in run],
+            keys if any(each is not None for each in keys) else None,
+            headers if any(headers) else None,
         )

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from poe.client.group.dead_letter import DeadLetter
 from poe.errors import InvalidMapping
 from poe.mapping import Columns, Drop, RuleSet
 from poe.mapping.rule import OnError, Route, Rule, Source
 from poe.protocol import socket as connect
-from poe.protocol.envelope import decode
+from poe.protocol.envelope import decode, encode
 from tests.cli.processes import Background, Server
 from tests.mapping.strategies import DOCUMENTS, FIELDS
 
@@ -98,6 +99,21 @@ def test_dead_letters_and_puts_are_rows_that_a_sink_takes(spark):
     assert headers == {"h": b"x", "poe-origin": b"in/5", "poe-hops": b"1"}
     dead = {name: bytes(value) for name, value in found["m.dead"]["headers"].items()}
     assert (dead["poe.topic"], dead["poe.pointer"], dead["poe.rule"]) == (b"in", b"6", b"decode")
+
+
+def test_a_dead_letter_of_a_topic_without_envelopes_is_put_back_as_it_was(spark):
+    from poe.mapping.on_spark import puts  # noqa: PLC0415 - needs Spark
+
+    messages = [("plain", 5, b"{", None, None), ("keyed", 6, b"{", b"k", None)]
+    rows = puts(spark.createDataFrame(messages, COLUMNS), rule_set([{"a": 1}])).collect()
+    letters = [
+        encode(
+            row["key"], row["message"], {name: bytes(each) for name, each in row.headers.items()}
+        )
+        for row in rows
+    ]
+    found = {each.topic: each.message for each in map(DeadLetter.of, letters)}
+    assert found == {b"plain": b"{", b"keyed": encode(b"k", b"{")}
 
 
 def origins(spark, topics, *sources):
