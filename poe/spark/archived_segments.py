@@ -61,18 +61,20 @@ class ArchivedSegments:
         return sorted({*stored, *names_of(self._archive.topics())})
 
     def partitions(self, topic: str) -> list[str]:
-        """Return the topics that hold the partitions of a topic."""
+        """Return the topics that hold the partitions of a topic, or have held some of those."""
+        found = {os.fsdecode(each) for each in self._archive.partitions(os.fsencode(topic))}
         if self._stored is not None:
-            return self._stored.partitions(topic)
-        return [os.fsdecode(each) for each in self._archive.partitions(os.fsencode(topic))]
+            found |= {*self._stored.partitions(topic)}
+        # Where one of the two does not know the topic, it takes that for its own partition.
+        return sorted(found.intersection(self.topics())) or [topic]
 
     def place(self, topic: str) -> Place:
         """Return which partition of its topic this one is, and whether that has envelopes."""
-        if self._stored is not None:
-            return self._stored.place(topic)
-        found = self._archive.place(os.fsencode(topic))
+        stored = Place() if self._stored is None else self._stored.place(topic)
+        # A topic that was deleted the archive alone knows.
+        found = None if stored.topic else self._archive.place(os.fsencode(topic))
         if found is None:
-            return Place()
+            return stored
         return Place(found.partition, found.envelope, os.fsdecode(found.topic))
 
     def segments(self, topic: str, after: int = 0) -> list[SegmentRange]:

@@ -89,6 +89,29 @@ def test_an_archive_alone_knows_partitions_and_envelopes(archived):
     assert {row["key"] for row in read} == {b"k"}
 
 
+def test_what_a_store_has_forgotten_of_a_topic_its_archive_knows(archived):
+    node = archived.sim.node
+    node.create_topic("p", partitions=2, envelope=True)
+    for topic in ("p-0", "p-1"):
+        node.put_many(topic, [encode(b"k", topic.encode(), None)] * 10)
+        archived.sim.advance(1)
+    archived.archive(topics=("p-0", "p-1"))
+    node.control("delete", topic=b"p")
+    both = {"path": archived.folder, "archive": archived.archive_dir, "topic": "p"}
+
+    def read():
+        rows = batch_table(["partition", "key", "message"], **both).to_pylist()
+        return {tuple(row.values()) for row in rows}
+
+    gone = {(0, b"k", b"p-0"), (1, b"k", b"p-1")}
+    assert read() == gone
+    node.create_topic("p", envelope=True)
+    assert read() == gone
+    node.put("p", encode(None, b"anew", None))
+    archived.sim.advance(3)
+    assert read() == {*gone, (0, None, b"anew")}
+
+
 def test_where_nothing_is_due_spark_is_not_started(archived, monkeypatch):
     archived.put(3)
     monkeypatch.setattr("tests.spark.archives.in_a_loop", None)
