@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from poe.spark.pipeline.definitions import Parse
 
 _PARSED = "__parsed"
-_MISFITS = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError)
+_MISFITS = (ValueError, pa.ArrowTypeError, OverflowError)
 
 
 def parse(table: DataFrame, how: Parse) -> DataFrame:
@@ -97,10 +97,17 @@ def unpacked(messages: pa.Array, kind: pa.StructType) -> pa.Array:
     """
     values = [_unpack(message) for message in messages.to_pylist()]
     try:
-        return pa.array(values, kind)
+        return _structs(values, kind)
     except _MISFITS:
         # One value of a wrong type is not to cost its neighbours.
         return pa.array([_fitting(value, kind) for value in values], kind)
+
+
+def _structs(values: list[Any], kind: pa.StructType) -> pa.Array:
+    structs = pa.array(values, kind)
+    # [nil] for a map is taken, and whoever looks at that map ends with the whole process.
+    structs.validate(full=True)
+    return structs
 
 
 def _unpack(message: bytes | None) -> dict[str, Any] | None:
@@ -115,10 +122,11 @@ def _fitting(value: dict[str, Any] | None, kind: pa.StructType) -> dict[str, Any
     """Return the fields that have their type, others as null."""
     if value is None:
         return None
-    fitting = {}
+    fitting: dict[str, Any] = {}
     for field in kind:
+        only = {field.name: value.get(field.name)}
         try:
-            fitting[field.name] = pa.scalar(value.get(field.name), field.type).as_py()
+            fitting |= _structs([only], pa.struct([field]))[0].as_py()
         except _MISFITS:
             fitting[field.name] = None
     return fitting

@@ -37,6 +37,22 @@ def test_one_value_of_a_wrong_type_costs_its_neighbours_nothing():
     ]
 
 
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.timestamp("us", "UTC"), float("nan")),
+        (pa.date32(), float("nan")),
+        (pa.map_(pa.string(), pa.int32()), [None]),
+    ],
+)
+def test_a_value_that_no_time_or_map_can_be_is_null(kind, value):
+    maps = [{"name": "a", "x": value}, {"name": "b"}]
+    messages = pa.array([msgpack.packb(each) for each in maps], pa.binary())
+    found = unpacked(messages, pa.struct([("name", pa.string()), ("x", kind)]))
+    found.validate(full=True)
+    assert found.to_pylist() == [{"name": "a", "x": None}, {"name": "b", "x": None}]
+
+
 MESSAGES = {
     "json": [b'{"name": "a", "n": 1}', b"no json", b'{"name": "b"}'],
     "csv": [b"a;1", b"", b"b;"],
