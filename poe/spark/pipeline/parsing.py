@@ -20,6 +20,8 @@ from poe.spark.pipeline.definitions import Parse
 
 _PARSED = "__parsed"
 _MISFITS = (ValueError, pa.ArrowTypeError, OverflowError)
+_OWN, _DATETIME = 0, 3
+"""What msgpack's times become: of its own type, which no column takes, or Python's."""
 
 
 def parse(table: DataFrame, how: Parse) -> DataFrame:
@@ -81,7 +83,7 @@ def _regex(how: Parse, fields: StructType) -> Column:
 
 
 def _msgpack(fields: StructType) -> Any:  # noqa: ANN401 - a function over columns
-    kind = pa.struct(list(to_arrow_schema(fields)))
+    kind = pa.struct(list(to_arrow_schema(fields, timezone="UTC")))
 
     # Spark tells by the types which kind of function it is.
     def read(messages: pa.Array) -> pa.Array:
@@ -110,9 +112,11 @@ def _structs(values: list[Any], kind: pa.StructType) -> pa.Array:
     return structs
 
 
-def _unpack(message: bytes | None) -> dict[str, Any] | None:
+def _unpack(message: bytes | None, times: int = _DATETIME) -> dict[str, Any] | None:
     try:
-        value = msgpack.unpackb(message)
+        value = msgpack.unpackb(message, timestamp=times)
+    except OverflowError:  # a time behind the year 9999 is to cost its own field alone
+        return _unpack(message, _OWN)
     except (ValueError, TypeError, msgpack.UnpackException):
         return None
     return value if isinstance(value, dict) else None

@@ -42,6 +42,7 @@ def test_one_value_of_a_wrong_type_costs_its_neighbours_nothing():
     [
         (pa.timestamp("us", "UTC"), float("nan")),
         (pa.date32(), float("nan")),
+        (pa.timestamp("us", "UTC"), msgpack.Timestamp(1 << 60)),
         (pa.map_(pa.string(), pa.int32()), [None]),
     ],
 )
@@ -85,3 +86,13 @@ def test_a_column_becomes_columns(spark, format_name):
     named = parse(table.selectExpr("*", "'old' AS Name"), make(Parse, "p", how))
     assert named.columns == ["pointer", "name", "n"]
     assert sorted(row.pointer for row in valid.collect()) == [0, 2]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_time_of_msgpack_is_a_timestamp(spark):
+    message = msgpack.packb({"at": msgpack.Timestamp(1, 500_000_000)})
+    table = spark.createDataFrame([(message,)], "message BINARY")
+    parsed = parse(table, make(Parse, "p", {"format": "msgpack", "schema": "at TIMESTAMP"}))
+    [row] = parsed.selectExpr("double(at) AS at").collect()
+    assert row.at == 1.5
