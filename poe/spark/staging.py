@@ -145,14 +145,20 @@ class Staging:
             RangeGone: what was staged has expired (`max_age`) before it was committed.
             PoeError: the server's refusal; call it again to go on from there.
         """
-        if not self.is_temporary and self._is_done(server, epoch):
-            return
+        newest = None
+        if not self.is_temporary:
+            newest = server.call(Socket.last_put, self.topic, self.producer)
+        if newest is not None and (newest.epoch, newest.sequence) == (epoch, _DONE):
+            return  # all was copied before; by now the plan may have expired
         for topic in {each.topic for each in ranges}:
             # A plan stands for ever: a topic that nobody can have, or that this writer may not
             # write, is to be refused before.
             if is_reserved(topic):
                 raise ReservedTopic(topic)
             server.call(Socket.last_put, topic, self.producer, check=self._check(server, topic))
+        is_planned = newest is not None and newest.epoch == epoch
+        if ranges and not is_planned:
+            self._check_kept(server, ranges)
         plan_pointer, plan = self._plan(server, epoch, ranges)
         for topic, topic_ranges in plan.items():
             # Of a copy that lags it is an earlier one: then the server is told of repeats.
@@ -184,10 +190,17 @@ class Staging:
         with suppress(UnknownTopic):
             server.call(Socket.delete, self.topic)
 
-    def _is_done(self, server: RetryingSocket, epoch: int) -> bool:
-        """Return whether all was copied before; by now the plan may have expired."""
-        newest = server.call(Socket.last_put, self.topic, self.producer)
-        return newest is not None and (newest.epoch, newest.sequence) == (epoch, _DONE)
+    def _check_kept(self, server: RetryingSocket, ranges: list[StagedRange]) -> None:
+        """Make sure that no rows have expired: their plan, too, would stand for ever.
+
+        Raises:
+            RangeGone: some have; those that are staged by a repeat can still be committed.
+        """
+        oldest = min(each.pointer for each in ranges)
+        newest = max(each.last for each in ranges)
+        check = self._check(server, reaching=newest)
+        if server.call(Socket.removed, self.topic, oldest + 1, check=check).newest > oldest:
+            raise RangeGone(self.topic, oldest, newest)
 
     def _plan(
         self, server: RetryingSocket, epoch: int, ranges: list[StagedRange]

@@ -149,6 +149,19 @@ def test_a_batch_that_is_done_may_be_repeated_when_its_plan_has_expired(node, se
     assert write.is_complete()
 
 
+def test_rows_that_have_expired_before_the_plan_do_not_stand_in_the_way_of_a_repeat(node, server):
+    staging = Staging.of_producer("expired", None)
+    staging.open(server)
+    first, *others = staging.stage(server, [(b"expired", [b"1"]), (b"expired", [b"2"])])
+    server.call(Socket.trim, staging.topic, POINTER_MAX)
+    late = staging.stage(server, [(b"expired", [b"3"])])
+    with pytest.raises(RangeGone, match="does not hold all that was put"):
+        staging.commit(server, 0, [*late, *others, first])
+    assert stored(node, b"expired") == []
+    staging.commit(server, 0, staging.stage(server, [(b"expired", [b"1", b"2", b"3"])]))
+    assert stored(node, b"expired") == [b"1", b"2", b"3"]
+
+
 def test_each_epoch_is_another_batch(node):
     write = Write(node)
     write.attempt(epoch=3)
