@@ -45,7 +45,7 @@ class Pipeline:
         backoff_s: float = 1.0,
         server: Mapping[str, object] | None = None,
         config: Mapping[str, object] | None = None,
-        py_files: Sequence[str | Path] = (),
+        py_files: str | Path | Sequence[str | Path] = (),
     ) -> None:
         _check("name", name, bool(str(name).strip()), "text")
         _check(
@@ -71,7 +71,7 @@ class Pipeline:
         _check("server", server, is_table, 'a table of options: {"url": "poe://host:5555"}')
         self.server = option_texts("server", server or {})
         self.config = {key: str(value) for key, value in (config or {}).items()}
-        self.py_files = [str(path) for path in py_files]
+        self.py_files = _paths("py_files", py_files)
         self.file: Path | None = None
         """What it was read from; relative paths of sinks are relative to that."""
         self.tables: dict[str, Source | Step] = {}
@@ -196,3 +196,10 @@ class Pipeline:
 def _check(key: str, value: object, is_right: bool, allowed: str) -> None:  # noqa: FBT001 - private, a column of a table
     if not is_right:
         raise InvalidPipeline(key, f"is {value!r}; use {allowed}")
+
+
+def _paths(key: str, value: object) -> list[str]:
+    paths = value if isinstance(value, list | tuple) else [value]
+    are_paths = all(isinstance(each, str | Path) for each in paths)
+    _check(key, value, are_paths, "a path or a list of paths")
+    return [str(path) for path in paths]

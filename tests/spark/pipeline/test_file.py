@@ -161,6 +161,15 @@ def test_a_wrong_toml_file_is_told_with_line_and_way_out(write):
     assert write('[sources."a b"]\ntopic = "t"\n').startswith("line 1: sources.a b: is no name;")
 
 
+@pytest.mark.parametrize("written", ["5", "[5]", "{ a = 1 }"])
+def test_modules_are_a_path_or_a_list_of_paths(tmp_path, write, written):
+    told = write(f"py_files = {written}\n" + SOURCE + SINK)
+    assert told.startswith("line 1: py_files: is ")
+    assert told.endswith("; use a path or a list of paths")
+    (tmp_path / "p.toml").write_text('py_files = "steps.py"\n' + SOURCE + SINK)
+    assert load_pipeline(tmp_path / "p.toml").py_files == [str(tmp_path / "steps.py")]
+
+
 @pytest.mark.parametrize(
     ("parse", "told"),
     [
