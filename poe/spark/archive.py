@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType, TimestampType
 
-from poe.errors import DataLost, PoeError, StorageError
+from poe.errors import DataLost, PoeError, StorageError, UnknownTopic
 from poe.spark.archive_writer import write_segment
 from poe.spark.arrow_batches import ArrowBatches, Place
 from poe.spark.planning import SegmentRange
@@ -84,12 +84,13 @@ def archive_topics(
         topics: their names, with surrogates in place of what is no text.
         to: the archive's folder; made when missing. Executors must see it under the same path.
         start_spark: returns the session to work with; its context ends with the work.
-        count_due: tells the `count` of `due`; None: all that is sealed is archived.
+        count_due: tells the `count` of `due`; None: all that is sealed is archived. Of a topic that
+            was deleted meanwhile nothing is due.
 
     Raises:
         OptionError: the folder cannot be written, or another archiver works on it.
         WriteFailed: the archive cannot be written.
-        UnknownTopic: there is no such topic.
+        UnknownTopic: there is no such topic, of which all was to be archived.
     """
     archive = Archive.at(to)
     lock = archive.begin()
@@ -102,6 +103,9 @@ def archive_topics(
                 new = due(segments, partial(_is_archived, archive), count)
                 if new:
                     _note_place(archive, topic, source.place(topic))
+            except UnknownTopic:
+                if count_due is None:
+                    raise
             except StorageError as error:
                 outcomes.append(Outcome(topic, failure=str(error)))
             else:

@@ -123,6 +123,13 @@ def test_a_topic_that_is_not_there_is_told(archived):
         archived.archive(topics=["other"])
 
 
+def test_a_topic_that_is_deleted_meanwhile_keeps_no_other_from_being_archived(archived):
+    archived.put(10)
+    archived.expire()
+    [outcome] = archived.archive_due(["a", TOPIC, "z"])
+    assert (outcome.topic, outcome.count, outcome.failure) == (TOPIC, 10, "")
+
+
 def test_two_archivers_do_not_meet(archived):
     archived.put(10)
     lock = Archive.at(archived.archive_dir).begin()
