@@ -120,7 +120,7 @@ def run_to_the_end(
             pipeline,
             RunOptions(
                 master=master,
-                server=options_of(endpoint.server) if is_of_command else {},
+                server=options_of(endpoint.server, *endpoint.others) if is_of_command else {},
                 available_now=available_now,
                 config=dict(config),
                 on_look=on_look,

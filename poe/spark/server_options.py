@@ -72,15 +72,15 @@ def for_tasks(server: Server) -> Server:
     return found
 
 
-def options_of(server: Server) -> dict[str, str]:
-    """Return the options that name a server; paths in them are absolute.
+def options_of(server: Server, *others: Server) -> dict[str, str]:
+    """Return the options that name servers, got into as the first; paths in them are absolute.
 
     Raises:
         OptionError: it is got into by a secret that is in no file.
     """
-    host = f"[{server.host}]" if ":" in server.host else server.host
     tls, credentials = server.entry.tls, server.entry.credentials
-    options = {"url": f"poe{'s' * (tls is not None)}://{host}:{server.port}"}
+    places = ",".join(map(_place, (server, *others)))
+    options = {"url": f"poe{'s' * (tls is not None)}://{places}"}
     if isinstance(tls, Tls):
         values = {name: getattr(tls, field) for name, field in _TLS.items()}
         options |= {name: str(value) for name, value in values.items() if value is not None}
@@ -98,6 +98,11 @@ def options_of(server: Server) -> dict[str, str]:
         name: str(Path(text).absolute()) if name in FILES else text
         for name, text in options.items()
     }
+
+
+def _place(server: Server) -> str:
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    return f"{host}:{server.port}"
 
 
 def names_server(options: Iterable[str]) -> bool:

@@ -43,6 +43,11 @@ def test_a_url_may_name_several_servers_which_are_got_into_in_one_way():
     assert found == (Server("a", 5556, entry), Server("b", 7, entry))
 
 
+def test_several_servers_travel_in_one_url():
+    found = parse_servers({"url": "poe://a:1,[::1]:2,c:3"})
+    assert options_of(*found) == {"url": "poe://a:1,[::1]:2,c:3"}
+
+
 ENTRIES = {
     "caFile": ({"caFile": "/ca"}, Entry(Tls(ca="/ca"))),
     "serverName": ({"serverName": "n"}, Entry(Tls(server_name="n"))),

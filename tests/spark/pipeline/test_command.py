@@ -11,9 +11,13 @@ import pytest
 from rich.console import Console
 
 from poe import protocol
+from poe.cli.endpoint_options import endpoint_of
 from poe.cli.exit_code import ExitCode
+from poe.cli.pipeline import run_to_the_end
 from poe.cli.pipeline_progress import Bars
+from poe.cli.saved_login import SavedLogins
 from poe.protocol.pipeline_report import PipelineReport, QueryReport
+from poe.spark import Pipeline
 from tests.cli.processes import Background, Server, poe
 from tests.process_tree import descendants
 from tests.waiting import wait_until
@@ -134,6 +138,19 @@ def test_a_pipeline_whose_java_is_killed_tells_which_queries_it_has_given_up(tmp
     assert running.process.returncode == ExitCode.FAILURE
     assert told.splitlines()[-1].startswith(b"out failed: ")
     assert complaints.splitlines()[-1].startswith(b"poe: query 'out' was given up: "), complaints
+
+
+def test_all_servers_of_the_command_s_url_have_the_topics(monkeypatch, tmp_path):
+    given = []
+
+    def run_pipeline(pipeline, options):
+        given.append(options.server)
+        return PipelineReport(name=pipeline.name, host="h", pid=1, queries=())
+
+    monkeypatch.setattr("poe.spark.pipeline.runner.run_pipeline", run_pipeline)
+    endpoint = endpoint_of({"url": "poe://a,b:7"}, {}, SavedLogins(tmp_path))
+    run_to_the_end(Pipeline("p"), endpoint, master="local[2]", available_now=False, config={})
+    assert given == [{"url": "poe://a:5555,b:7"}]
 
 
 def batch(client):
