@@ -80,6 +80,13 @@ def _zipped_package() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="poe-spark-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = folder / "poe.zip"
-    with zipfile.PyZipFile(str(path), "w") as archive:
-        archive.writepy(str(_PACKAGE))
+    try:
+        with zipfile.PyZipFile(str(path), "w") as archive:
+            archive.writepy(str(_PACKAGE))
+    except OSError:
+        # It compiles what is not yet, beside the source: where another user has installed that, it
+        # is for executors to compile it.
+        with zipfile.ZipFile(path, "w") as archive:
+            for source in _PACKAGE.rglob("*.py"):
+                archive.write(source, source.relative_to(_PACKAGE.parent))
     return path

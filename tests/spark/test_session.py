@@ -1,10 +1,34 @@
 """The session that knows the format `poe`."""
 
+import subprocess
+import sys
+from importlib import import_module
+
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_executors_get_the_package_also_where_nothing_can_be_written_beside_it(
+    tmp_path, monkeypatch, is_closed
+):
+    package = tmp_path / "handed_out"
+    (package / "inner").mkdir(parents=True)
+    for folder in (package, package / "inner"):
+        (folder / "__init__.py").write_text("")
+        if is_closed:  # whoever runs this may write anything; nobody makes a folder of a file
+            (folder / "__pycache__").write_text("")
+    (package / "inner" / "one.py").write_text("print(1)")
+    module = import_module("poe.spark.session")
+    monkeypatch.setattr(module, "_PACKAGE", package)
+    zipped = module._zipped_package()  # noqa: SLF001 - the session would need a cluster
+    command = [sys.executable, "-c", "import handed_out.inner.one"]
+    ran = subprocess.run(command, env={"PYTHONPATH": str(zipped)}, capture_output=True, check=True)
+    assert ran.stdout == b"1\n"
+
+
+@pytest.mark.slow
 def test_streams_that_start_at_the_same_time_change_a_map_that_bears_it(spark):
     """Each of them puts entries into the environment of the data source, in a thread of its own."""
     data_source = spark._jsparkSession.sessionState().dataSourceManager().lookupDataSource("poe")  # noqa: SLF001
