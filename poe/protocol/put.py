@@ -56,6 +56,9 @@ _pack_put_header = Struct(">IHI").pack
 PRODUCER_SIZE = 16
 """Bytes of a producer's name."""
 PUT_ID_SIZE = PRODUCER_SIZE + 8
+DELAYED_PRODUCER: Final = b"poe.delayed".ljust(PRODUCER_SIZE, b"\0")
+"""Under which a node puts delayed messages: a number of a client's among its own would have it take
+messages for stored that are not."""
 
 _QUEUE_PUT = Struct(">BI")
 _COPIES_MAX = 255
@@ -121,6 +124,17 @@ def check_producer(producer: object) -> bytes:
         msg = f"producer of a put is {producer!r}; use {PRODUCER_SIZE} bytes, such as uuid4().bytes"
         raise LocalProtocolError(msg)
     return producer
+
+
+def check_client_producer(producer: bytes) -> None:
+    """Refuse a put of a client that is numbered as one of the node's.
+
+    Raises:
+        RemoteProtocolError: it is.
+    """
+    if producer == DELAYED_PRODUCER:
+        msg = "producer poe.delayed is the node's own; use 16 random bytes"
+        raise RemoteProtocolError(msg)
 
 
 class PutRequest(NamedTuple):
@@ -214,13 +228,16 @@ class SequencedPutRequest(PutRequest):
         """Parse and check a whole body; nothing is copied but put id and topic.
 
         Raises:
-            RemoteProtocolError: it is too short for a put id, or as for a `PutRequest`.
+            RemoteProtocolError: it is too short for a put id, that is one of the node's, or as for
+                a `PutRequest`.
         """
         if len(body) < PUT_ID_SIZE:
             msg = f"sequenced put request of {len(body)} bytes has no put id"
             raise RemoteProtocolError(msg)
+        put_id = PutId.decode(body[:PUT_ID_SIZE])
+        check_client_producer(put_id.producer)
         topic, messages, _ = PutRequest.decode(body[PUT_ID_SIZE:])
-        return cls(topic, messages, PutId.decode(body[:PUT_ID_SIZE]))
+        return cls(topic, messages, put_id)
 
 
 class QueuePutRequest(NamedTuple):

@@ -30,12 +30,10 @@ from poe.errors import (
     UnknownTopic,
 )
 from poe.protocol import IndexedRecords, PutId
+from poe.protocol.put import DELAYED_PRODUCER
 from poe.storage import Clock
 
 logger = logging.getLogger("poe.broker")
-
-PRODUCER: Final = b"poe.delayed".ljust(16, b"\0")
-"""The name under which delayed messages are put; a topic has them from one node only."""
 
 _PUT_S: Final = 30.0
 _READ_COUNT: Final = 64
@@ -100,7 +98,7 @@ class DelayedPut(GenServer):
         topic, is_repeated = batch.topic, batch.is_written
         number = batch.number
         if is_repeated or number is None:
-            last = await self._handler.last_put(topic, PRODUCER)
+            last = await self._handler.last_put(topic, DELAYED_PRODUCER)
             newest = Number(0, 0) if last is None else Number(last.epoch, last.sequence)
             if number is not None and last is not None and number <= newest:
                 return Stored(None)
@@ -115,7 +113,7 @@ class DelayedPut(GenServer):
             await self._handler.put(DELAYED_TOPIC, [encode_intent(batch, number)])
             self._batch = batch = replace(batch, is_written=True)
         try:
-            await self._handler.put(topic, messages, None, PutId(PRODUCER, *number))
+            await self._handler.put(topic, messages, None, PutId(DELAYED_PRODUCER, *number))
         except UnderCopies as error:  # a queue has it, and makes more copies by itself
             logger.warning("what is due for queue %r: %s", topic, error)
         except SequenceGap:  # the topic was made anew meanwhile, or a power cut has set it back

@@ -28,6 +28,7 @@ from poe.broker.requests.request_handler import NODE_SUP, WAIT_MAX_S, RequestHan
 from poe.broker.requests.scan import scan
 from poe.broker.requests.topics import TOPIC_OPERATIONS
 from poe.errors import NotATopic, RemoteProtocolError, SecurityError
+from poe.protocol.put import check_client_producer
 from poe.storage import POINTER_MAX, LastPut
 from poe.supervision import TreeRow, tree
 from poe.version import VERSION
@@ -147,8 +148,10 @@ async def _wait(handler: RequestHandler, arguments: Arguments) -> bool:
 
 
 async def _copy(handler: RequestHandler, arguments: Arguments) -> int:
+    producer = arg.producer(arguments)
+    check_client_producer(producer)
     put_id = (
-        arg.producer(arguments),
+        producer,
         arg.whole(arguments, "epoch", arg.U32_MAX),
         arg.whole(arguments, "sequence", arg.U32_MAX),
     )

@@ -9,7 +9,7 @@ import pytest
 
 from poe import Node
 from poe.broker.coordinator.delayed_log import DELAYED_TOPIC
-from poe.broker.coordinator.delayed_put import PRODUCER, DelayedPut
+from poe.broker.coordinator.delayed_put import DelayedPut
 from poe.errors import (
     InvalidMessage,
     InvalidTopicName,
@@ -21,6 +21,7 @@ from poe.errors import (
     UnknownTopic,
     WriteFailed,
 )
+from poe.protocol.put import DELAYED_PRODUCER
 from poe.storage import Segment
 from tests.broker.nodes import SimulatedNode, read_by_next
 from torture import simulated_node
@@ -47,7 +48,7 @@ def jobs(sim, topic=b"jobs"):
 
 
 def last_put(sim, topic=b"jobs"):
-    return sim.node.control("last_put", topic=topic, producer=PRODUCER)
+    return sim.node.control("last_put", topic=topic, producer=DELAYED_PRODUCER)
 
 
 def segments(sim):
