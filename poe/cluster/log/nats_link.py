@@ -297,14 +297,22 @@ class Link:
 
 
 class _Client(Client):
-    """Tells at once that a connection is over.
+    """Tells at once that a connection is over, and says nothing without TLS where that is wanted.
 
-    Of itself nats-py waits before, without an end, until a server has read what was said to it.
+    Of itself nats-py waits before, without an end, until a server has read what was said to it; and
+    it speaks TLS only where the server asks for it, as nobody does who is in between.
     """
 
     def __init__(self, end: Callable[[], None]) -> None:
         super().__init__()
         self._end = end
+
+    def _connect_command(self) -> bytes:
+        if self.options.get("tls") is not None and not self._server_info.get("tls_required"):
+            msg = "it asks for no TLS, and is told nothing without; use nats:// if that is meant"
+            raise Error(msg)
+        command: bytes = super()._connect_command()
+        return command
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:  # noqa: FBT001, FBT002 - nats-py's own
         self._end()

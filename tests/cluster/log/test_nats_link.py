@@ -1,5 +1,6 @@
 """Connections to servers that are ill: a few lines that speak for them."""
 
+import ssl
 import threading
 from functools import partial
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from poe.cluster.log.engine import Connected, Disconnected, NotStored, Stored
-from poe.cluster.log.nats_target import NatsTarget
+from poe.cluster.log.nats_target import Login, NatsTarget
 from tests.cluster.log.old_server import old_server
 from tests.waiting import wait_until
 
@@ -31,6 +32,14 @@ class Fixed:
         return NatsTarget((self.url,))
 
 
+class Secret(Fixed):
+    """The same, which is to speak TLS, and to be told a password then."""
+
+    def target(self):
+        url = self.url.replace("nats:", "tls:")
+        return NatsTarget((url,), Login("ann", "pencil"), tls=ssl.create_default_context())
+
+
 @pytest.fixture
 def heard():
     return []
@@ -42,8 +51,8 @@ def start(heard, monkeypatch):
     monkeypatch.setattr(nats_link, "_PING_S", 0.2)
     engines = []
 
-    def begin(url):
-        engine = NatsEngine("x", "c", Fixed(url))
+    def begin(url, found=Fixed):
+        engine = NatsEngine("x", "c", found(url))
         engines.append(engine)
         engine.open(heard.append)
         return engine
@@ -72,6 +81,22 @@ def test_a_server_that_dies_while_it_is_connected_to_is_connected_to_again(start
     with old_server(serve) as url:
         start(url)
         wait_until(lambda: heard and isinstance(heard[-1], Connected), PATIENCE_S)
+
+
+def test_a_server_that_does_not_ask_for_tls_is_told_nothing_where_there_is_to_be_some(start, heard):
+    told = []
+
+    def serve(client, number):
+        while content := client.recv(65536):
+            told.append(content)
+            client.sendall(b"PONG\r\n" * content.count(b"PING"))
+
+    with old_server(serve, auth_required=True) as url:
+        start(url, Secret)
+        wait_until(lambda: heard, PATIENCE_S)
+    assert isinstance(heard[0], Disconnected)
+    assert "no TLS" in heard[0].why
+    assert told == []
 
 
 def test_a_server_that_reads_nothing_any_more_is_given_up(start, heard):
