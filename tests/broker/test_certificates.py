@@ -1,6 +1,8 @@
 """Who is known by a certificate, and what TLS and passwords do for each other."""
 
 import contextlib
+import socket
+import ssl
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,6 +13,7 @@ from poe.errors import (
     ConnectionClosed,
     SecurityFileError,
 )
+from poe.protocol import ControlRequest
 from poe.security.binding import endpoint_binding
 from tests.broker.nodes import connect
 from tests.broker.users_file import UsersFile, connect_as, log_in, step
@@ -213,3 +216,54 @@ def test_without_users_a_revoked_certificate_is_hung_up_on_as_well(serve, issued
         assert node.reload() == {"ended_count": 1}
         assert hung_up(alice)
         assert bob.write(b"orders", [b"m"]) > 0
+
+
+def test_a_certificate_that_is_revoked_in_the_midst_of_its_handshake_lets_nobody_in(serve, issued):
+    options = {"tls_client_ca": issued.file("ca.pem"), "tls_client_crl": issued.revoke()}
+    node = serve(**issued.server_options(), **options, reload_interval=0)
+    with contextlib.ExitStack() as closing:
+        alice, bob = (
+            closing.enter_context(HalfShaken(node.tls_address, issued.client_context(name)))
+            for name in ("alice", "bob")
+        )
+        issued.revoke("alice")
+        node.reload()
+        assert bob.is_served()
+        assert not alice.is_served()
+
+
+class HalfShaken:
+    """A client that has heard the server's part of a handshake, and has still to say its own."""
+
+    def __init__(self, address, context):
+        self._received, self._sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._received, self._sent, server_hostname="localhost")
+        self._socket = socket.create_connection(address, 10)
+        while not self._is_shaken():
+            self._socket.sendall(self._sent.read())
+            content = self._socket.recv(65536)
+            assert content, "the node has hung up"
+            self._received.write(content)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._socket.close()
+
+    def _is_shaken(self):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self._tls.do_handshake()
+            return True
+        return False
+
+    def is_served(self):
+        """Say the rest, and ask something; tell whether that is answered."""
+        self._tls.write(ControlRequest("health", 1, {}).encode())
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
+            self._socket.sendall(self._sent.read())
+            while content := self._socket.recv(65536):
+                self._received.write(content)
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    return bool(self._tls.read())
+        return False

@@ -53,15 +53,19 @@ class TlsHolder:
 
         Return the connections of clients whose certificates are not trusted any more.
         """
-        trust, self.now = self.now.client_trust, newer
-        if trust is None:
-            return []
-        newer_trust = newer.client_trust
+        before, self.now = self.now, newer
         return [
             each.connection
             for each in self.shown.values()
-            if trust.has_lost(each.certificate, newer_trust)
+            if self.has_lost(before, each.certificate)
         ]
+
+    def has_lost(self, before: ServerContext, certificate: bytes) -> bool:
+        """Return whether a client's certificate, which an earlier context trusted, is no longer."""
+        trust = before.client_trust
+        if trust is None or before is self.now:
+            return False
+        return trust.has_lost(certificate, self.now.client_trust)
 
     def expired(self, now_s: float) -> list[ActorRef]:
         """Return the connections of clients whose certificates have expired since they came."""

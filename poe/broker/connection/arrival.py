@@ -84,9 +84,12 @@ class Arrival:
             if self._peer.protocol != ALPN:
                 msg = f"it speaks {self._peer.protocol or 'nothing that it named'}, not {ALPN}"
                 raise ConnectionAbortedError(msg)
+            shown = self._peer.certificate
+            if shown is not None and self._holder.has_lost(self._context, shown):
+                msg = "its certificate is trusted no more, since it has begun"
+                raise ConnectionAbortedError(msg)
             self._holder.shaken_count += 1
             self.step = HandshakeStep.DONE
-            shown = self._peer.certificate
             if shown is not None:
                 expires_s = self._peer.expires_s
                 self._holder.shown[self._peer] = Shown(self._actor_ref, shown, expires_s)
