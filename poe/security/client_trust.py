@@ -64,7 +64,8 @@ class ClientTrust:
         """Return whether a client's certificate, which was trusted, is no longer.
 
         Of a certificate that an authority between has signed nobody can tell which of the roots
-        stands behind it: it has lost its trust when any of them is gone, and its client may try.
+        stands behind it, nor which one of those with the same name, as an old and a new key have:
+        it has lost its trust when any of them is gone, and its client may try.
         """
         if newer is None:
             return True
@@ -72,7 +73,7 @@ class ClientTrust:
         if issued in newer.revoked:
             return True
         signers = {each for each in self.anchors if _subject(each) == issued.issuer}
-        return not signers & newer.anchors if signers else bool(self.anchors - newer.anchors)
+        return not newer.anchors.issuperset(signers or self.anchors)
 
 
 def _values(content: bytes) -> Iterator[_Value]:

@@ -54,7 +54,11 @@ def test_an_authority_of_the_same_name_and_another_key_is_another():
     older, newer = (ClientTrust.of(frozenset({anchor(each)})) for each in (first, second))
     assert older.has_lost(leaf(first), newer)
     # While one takes the place of the other both are trusted, and nobody is hung up on.
-    assert not older.has_lost(leaf(first), ClientTrust.of(older.anchors | newer.anchors))
+    both = ClientTrust.of(older.anchors | newer.anchors)
+    assert not older.has_lost(leaf(first), both)
+    # Nobody can tell by whose key of the two a certificate was signed: both are to try anew.
+    for each in (first, second):
+        assert both.has_lost(leaf(each), newer)
 
 
 def test_behind_an_authority_between_nobody_can_tell():
