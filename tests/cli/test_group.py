@@ -142,6 +142,22 @@ def test_what_others_have_put_among_dead_letters_keeps_none_from_being_put_back(
         assert run("queue", "redrive", "workers") == "1 message put back\n"
 
 
+@pytest.mark.parametrize("topic", [b"payroll", b"jobs.other", b"x" * 300, b"poe.groups"])
+def test_nobody_has_a_message_put_onto_another_topic_by_what_looks_like_a_dead_letter(
+    node, run, topic
+):
+    """Who may put among the letters may not what who puts them back may."""
+    node.put("jobs", b"poison")
+    with Queue(url(node), "jobs", group_options=OPTIONS) as queue:
+        queue.get().dead("no way")
+        wait_until(lambda: b"workers.dead" in node.topics())
+        node.put("workers.dead", encode(None, b"forged", {"poe.topic": topic}))
+        assert run("queue", "redrive", "workers") == "1 message put back\n"
+        with queue.get() as job:
+            assert job.value == b"poison"
+    assert topic not in node.topics()
+
+
 @pytest.mark.parametrize("properties", [None, {"envelope": True}, {"partitions": 2}])
 def test_dead_letters_are_told_and_put_back(node, run, properties):
     if properties is not None:

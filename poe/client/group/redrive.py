@@ -4,6 +4,7 @@ Letters stay in the dead letter topic; the group GROUP.redrive knows which were 
 across nodes lets them go, once no other group wants them.
 """
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -18,11 +19,14 @@ from poe.client.consumer.source import Received
 from poe.client.group.dead_letter import DeadLetter
 from poe.client.group.queue import Queue
 from poe.errors import CorruptRecord, InvalidEnvelope, OptionError, UnknownGroup
+from poe.errors.short_text import short_repr
 from poe.errors.timeout import FOR_EVER_S
 from poe.protocol import DescribedTopic, Socket
 from poe.protocol.envelope import encode
 from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
+
+_log = logging.getLogger(__name__)
 
 BATCH: Final = 1000
 """Letters that come again at most, where whoever puts them back is killed."""
@@ -86,7 +90,8 @@ def redrive(
     Raises:
         OptionError: of a queue across nodes all letters are dealt with, or none.
     """
-    return _deal(connection, url, group, entry, partial(put_back, connection), choice)
+    put = partial(put_back, connection, _taken_by(connection, group))
+    return _deal(connection, url, group, entry, put, choice)
 
 
 def discard(
@@ -96,15 +101,30 @@ def discard(
     return _deal(connection, url, group, entry, len, choice)
 
 
-def put_back(connection: Socket, letters: list[Letter]) -> int:
-    """Put messages back where they were; return how many."""
+def _taken_by(connection: Socket, group: str) -> frozenset[bytes]:
+    """Return what a group takes from: topics, their partitions, a queue."""
+    named = connection.control("group", group=group)["topics"]
+    return frozenset([*named, *connection.control("group_lag", group=group)])
+
+
+def put_back(connection: Socket, taken: frozenset[bytes], letters: list[Letter]) -> int:
+    """Put messages back where they were; return how many.
+
+    Only onto what their group takes from: who may put among the letters may say anything there, and
+    is to have nothing put by the rights of who puts them back.
+    """
     found = []
     for each in letters:
         with suppress(InvalidEnvelope):
             found.append(DeadLetter.of(each.content))
     count = 0
     for origin, some in groupby(found, attrgetter("origin")):
-        told = (_message(connection, each) for each in some if origin)
+        if origin not in taken:
+            if origin:
+                why = "the group takes nothing from there"
+                _log.warning("letters of topic %s are not put back: %s", short_repr(origin), why)
+            continue
+        told = (_message(connection, each) for each in some)
         messages = [each for each in told if each]
         if messages:
             connection.write(origin, messages)
