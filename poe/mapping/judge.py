@@ -67,7 +67,7 @@ class Judge:
         if letters:
             fallen = {each.place: each for each in sorted(letters)}
             tried = {place: 1 if attempts is None else attempts[place] + 1 for place in fallen}
-            put = self._letters(batch, fallen.values(), tried)
+            put = self._letters(batch, fallen.values(), tried, has_waited=attempts is not None)
             _add(puts, self.dead_topic, put)
         if again:
             _add(puts, self.retry_topic, self._waiting(batch, again, attempts))
@@ -76,12 +76,14 @@ class Judge:
 
     def give_up(self, batch: Columns, rule: str, reason: str, attempts: int) -> Judged:
         """Tell what becomes of one message that is given up; see `Rules`."""
-        if batch.topic == self.retry_topic:
+        has_waited = batch.topic == self.retry_topic
+        if has_waited:
             batch = _as_it_came(batch)
         then = self._rules.on_error.then if rule else "dead"
         if then != "dead":
             return Judged(Decided(batch, {}), {(rule, then): 1})
-        put = self._letters(batch, [Fallen(0, rule, reason)], {0: attempts})
+        letter = Fallen(0, rule, reason)
+        put = self._letters(batch, [letter], {0: attempts}, has_waited=has_waited)
         own = frozenset((self.dead_topic,))
         return Judged(Decided(batch, {self.dead_topic: put}, own), {(rule, "dead"): 1})
 
@@ -179,15 +181,29 @@ class Judge:
             headers.append({**came, **waiting})
         return _put(batch, [each.fallen.place for each in again], headers)
 
-    def _letters(self, batch: Columns, letters: Iterable[Fallen], tried: Mapping[int, int]) -> Put:
-        """Return dead letters, with all that is known of them."""
+    def _letters(
+        self,
+        batch: Columns,
+        letters: Iterable[Fallen],
+        tried: Mapping[int, int],
+        *,
+        has_waited: bool,
+    ) -> Put:
+        """Return dead letters, with all that is known of them.
+
+        Of one that has waited its origin tells where it was, unless that is another topic: another
+        mapping, or whoever has put it, may have said so.
+        """
         letters = list(letters)
         time = b"%d" % self._now_us()
         headers = []
         for place, rule, why in letters:
-            topic, _, pointer = onward(batch, place, None)[ORIGIN].rpartition(b"/")
+            pointer = b"%d" % batch.pointers[place]
+            if has_waited:
+                origin, _, pointer = onward(batch, place, None)[ORIGIN].rpartition(b"/")
+                pointer = pointer if origin == batch.topic else b"0"
             told = {
-                "poe.topic": topic,
+                "poe.topic": batch.topic,
                 "poe.pointer": pointer,
                 "poe.attempts": b"%d" % tried[place],
                 "poe.reason": why[-_REASON_MAX:].encode("utf-8", "backslashreplace"),

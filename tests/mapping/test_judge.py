@@ -114,8 +114,27 @@ def test_unordered_retries_wait_on_a_topic_of_their_own_and_come_back_as_they_we
     assert letter.headers is not None
     assert letter.headers[0] is not None
     told = letter.headers[0]
-    assert told["poe.topic"], told["poe.pointer"] == (TOPIC, b"2")
+    assert (told["poe.topic"], told["poe.pointer"]) == (TOPIC, b"2")
     assert told["poe.attempts"] == b"2"
+
+
+@pytest.mark.parametrize(("retries", "pointer"), [("ordered", b"2"), ("unordered", b"0")])
+def test_a_dead_letter_tells_where_it_was_whatever_others_say_that_it_came_from(retries, pointer):
+    """Another mapping, or whoever has put it: it is put back where this mapping has read it."""
+    judging = judge(on_error=OnError(retry=1), retries=retries)
+    came = [{"poe-origin": b"payroll/7"}] * 2
+    judged = judging.judge(batch(b"a", b"bad", headers=came))
+    if retries == "unordered":
+        waiting = judged.decided.puts[b"m.retry"]
+        again = Columns(b"m.retry", [77], waiting.values, None, waiting.headers)
+        letter = judging.judge(again).decided.puts[b"m.dead"]
+    else:
+        given_up = Columns(TOPIC, [2], [b"bad"], None, came[:1])
+        letter = judging.give_up(given_up, "call", "why", 2).decided.puts[b"m.dead"]
+    assert letter.headers is not None
+    told = letter.headers[0]
+    assert told is not None
+    assert (told["poe.topic"], told["poe.pointer"]) == (TOPIC, pointer)
 
 
 @pytest.mark.parametrize("digits", [b"9" * 5000, b"-1", b"", b"1e9", "²".encode()])
