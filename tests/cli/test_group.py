@@ -10,7 +10,9 @@ import pytest
 
 from poe.cli.work import _Programs
 from poe.client import Consumer, Queue
-from poe.protocol.envelope import encode
+from poe.client.producer.murmur2 import murmur2
+from poe.protocol.envelope import decode, encode
+from tests.broker.nodes import read_by_next
 from tests.cli.processes import Background, complaint, poe, poe_here
 from tests.client.consumers import VALUES, url
 from tests.waiting import wait_until
@@ -140,6 +142,21 @@ def test_what_others_have_put_among_dead_letters_keeps_none_from_being_put_back(
         node.put("workers.dead", encode(None, b"", headers))
         assert len(run("queue", "dead", "workers").splitlines()) == 2
         assert run("queue", "redrive", "workers") == "1 message put back\n"
+
+
+def test_letters_of_a_topic_with_partitions_are_put_back_by_their_keys(node, run):
+    """Those of a mapping name the topic, and no partition of it."""
+    node.create_topic("jobs", partitions=3, envelope=True)
+    with Consumer(url(node), "jobs", group="mapping.m"):
+        pass
+    keys = [b"%d" % number for number in range(10)]
+    headers = {"poe.topic": b"jobs", "poe.envelope": b""}
+    node.put_many("mapping.m.dead", [encode(key, b"v", headers) for key in keys])
+    assert run("queue", "redrive", "mapping.m") == "10 messages put back\n"
+    for number in range(3):
+        there = [decode(each) for _, each in read_by_next(node, b"jobs-%d" % number)]
+        wanted = [key for key in keys if (murmur2(key) & 0x7FFFFFFF) % 3 == number]
+        assert [each.key for each in there] == wanted
 
 
 @pytest.mark.parametrize("topic", [b"payroll", b"jobs.other", b"x" * 300, b"poe.groups"])

@@ -6,25 +6,27 @@ across nodes lets them go, once no other group wants them.
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple
 
 from poe.client.consumer.consumer import Consumer
 from poe.client.consumer.source import Received
 from poe.client.group.dead_letter import DeadLetter
 from poe.client.group.queue import Queue
+from poe.client.producer.murmur2 import murmur2
 from poe.errors import CorruptRecord, InvalidEnvelope, OptionError, UnknownGroup
 from poe.errors.short_text import short_repr
 from poe.errors.timeout import FOR_EVER_S
 from poe.protocol import DescribedTopic, Socket
-from poe.protocol.envelope import encode
+from poe.protocol.envelope import decode, encode
 from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
+from poe.topic_properties import partition_of
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +34,8 @@ BATCH: Final = 1000
 """Letters that come again at most, where whoever puts them back is killed."""
 _LETTERS_S: Final = 2.0
 """A queue that has handed out no letter for so long has none."""
+_POSITIVE: Final = 0x7FFF_FFFF
+"""As Java has it, and so mappings and producers."""
 
 
 def dead_letter_topic(group: str, options: Mapping[str, Any]) -> bytes:
@@ -101,13 +105,26 @@ def discard(
     return _deal(connection, url, group, entry, len, choice)
 
 
-def _taken_by(connection: Socket, group: str) -> frozenset[bytes]:
-    """Return what a group takes from: topics, their partitions, a queue."""
-    named = connection.control("group", group=group)["topics"]
-    return frozenset([*named, *connection.control("group_lag", group=group)])
+def _taken_by(connection: Socket, group: str) -> dict[bytes, list[bytes]]:
+    """Return what a group takes from, by what letters call it: where their messages belong.
+
+    They name a partition, or a queue, or the topic; a mapping's all the topic.
+    """
+    units = list(connection.control("group_lag", group=group))
+    taken: dict[bytes, list[bytes]] = {}
+    for unit, (topic, _) in sorted(
+        ((unit, part) for unit in units if (part := partition_of(unit))), key=itemgetter(1)
+    ):
+        taken.setdefault(topic, []).append(unit)
+    taken |= {unit: [unit] for unit in units}
+    for topic in connection.control("group", group=group)["topics"]:
+        taken.setdefault(topic, [topic])
+    return taken
 
 
-def put_back(connection: Socket, taken: frozenset[bytes], letters: list[Letter]) -> int:
+def put_back(
+    connection: Socket, taken: Mapping[bytes, Sequence[bytes]], letters: list[Letter]
+) -> int:
     """Put messages back where they were; return how many.
 
     Only onto what their group takes from: who may put among the letters may say anything there, and
@@ -119,17 +136,29 @@ def put_back(connection: Socket, taken: frozenset[bytes], letters: list[Letter])
             found.append(DeadLetter.of(each.content))
     count = 0
     for origin, some in groupby(found, attrgetter("origin")):
-        if origin not in taken:
+        parts = taken.get(origin)
+        if parts is None:
             if origin:
                 why = "the group takes nothing from there"
                 _log.warning("letters of topic %s are not put back: %s", short_repr(origin), why)
             continue
         told = (_message(connection, each) for each in some)
-        messages = [each for each in told if each]
-        if messages:
-            connection.write(origin, messages)
+        shared_out: dict[bytes, list[bytes]] = {}
+        for message in filter(None, told):
+            shared_out.setdefault(_part_of(parts, message), []).append(message)
+        for part, messages in shared_out.items():
+            connection.write(part, messages)
             count += len(messages)
     return count
+
+
+def _part_of(parts: Sequence[bytes], message: bytes) -> bytes:
+    """Return the one of several partitions that a message belongs onto, by its key."""
+    key = None
+    if len(parts) > 1:
+        with suppress(InvalidEnvelope):
+            key = decode(message).key
+    return parts[(murmur2(key or b"") & _POSITIVE) % len(parts)]
 
 
 def _message(connection: Socket, letter: DeadLetter) -> bytes | None:
