@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from poe.broker.requests.events import EVENTS
 from poe.errors import (
     AuthenticationExpired,
     AuthenticationFailed,
@@ -211,6 +212,23 @@ def waits(guarded, users):
 def test_who_waits_is_refused_within_a_slice_of_its_time(waits, ask, is_removed):
     # As long as a slice, which is 2 s: one that was begun anew would take another one.
     assert waits(ask, is_removed=is_removed) < 3.9
+
+
+def test_who_waits_for_events_hears_of_none_once_it_may_not(guarded, users):
+    """That of the reload would be the first."""
+    users.grant("alice", "admin")
+    users.write()
+    guarded.reload()
+    with logged_in(guarded) as client, ThreadPoolExecutor(1) as pool:
+        newest = client.events().newest_seq
+        waiting = pool.submit(client.control, "events", after=newest, wait_s=60)
+        wait_until(lambda: guarded.system.get_state(EVENTS)["_waiting"], 10)
+        users.grants.pop()
+        users.write()
+        with connect_as(guarded, None) as admin:
+            admin.control("reload")
+        with pytest.raises(NotAuthorized):
+            waiting.result(20)
 
 
 def test_a_member_that_waits_to_be_told_is_told_and_then_refused(guarded, users):

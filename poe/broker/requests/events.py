@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from poe.actors import NO_REPLY, Call, GenServer, Reason, Timer
+from poe.broker.access.permission import Need, check
 from poe.broker.appendix.message import ReleaseWaiting
 from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
@@ -20,6 +21,7 @@ from poe.topic_name import topic_text
 EVENTS: Final = "events"
 """Name of the actor."""
 _NEWS: Final = object()
+_NEEDS: Final = (Need.of_node("admin"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,12 @@ class Events(GenServer):
 
 
 async def events(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
-    """Return events behind `after`, and wait for one where none is there yet."""
+    """Return events behind `after`, and wait for one where none is there yet.
+
+    Raises:
+        RemoteProtocolError: an argument is wrong.
+        NotAuthorized: nobody grants to administer the node any more.
+    """
     after = arg.whole(arguments, "after", arg.U64_MAX) if "after" in arguments else 0
     limit = EVENTS_COUNT_MAX
     if "limit" in arguments:
@@ -93,6 +100,7 @@ async def events(handler: RequestHandler, arguments: Arguments) -> dict[str, Any
             await handler.actor.call(EVENTS, slice_s, timeout_s=None)
         except ActorDead:  # it is being started again, or the node ends
             break
+        check(handler.permissions, _NEEDS)  # a grant may have been taken back meanwhile
     oldest = ring.after(0, 1)
     return {
         "events": ring.after(after, limit),
