@@ -18,7 +18,7 @@ from poe.errors import (
 )
 from poe.protocol import Done, LeaseRequest
 from tests.broker.nodes import address, connect
-from tests.broker.users_file import UsersFile, connect_as, log_in
+from tests.broker.users_file import UsersFile, connect_as, log_in, step
 from tests.scenarios.clients import RawClient
 from tests.waiting import wait_until
 
@@ -143,6 +143,20 @@ def test_a_token_lasts_as_long_as_the_newer_file_says(serve, users, by_s):
             assert gone(client)
         else:
             assert client.control("topics") == []
+
+
+@pytest.mark.slow
+def test_who_says_nothing_is_hung_up_on_when_a_newer_file_ends_its_token(serve, users):
+    token = users.token("bob", "ci", time.time() + 3600)
+    users.write()
+    node = serve(users=users.path, reload_interval=0)
+    with RawClient(address(node)) as client:
+        step(client, "BEARER", token.encode())
+        row = users.users["bob"].pop()
+        users.users["bob"].append(row.split("expires")[0] + f"expires = {_iso(time.time() + 2)}\n")
+        users.write()
+        assert node.reload()["ended_count"] == 0
+        assert isinstance(client.error(), AuthenticationExpired)
 
 
 def _iso(seconds):

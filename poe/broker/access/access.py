@@ -35,6 +35,10 @@ class Entrant(Protocol):
     ref: ActorRef
     """The connection's actor."""
 
+    def go_on(self, identity: Identity) -> None:
+        """Go by what its proof is worth now."""
+        ...
+
     def end(self) -> None:
         """Serve it no more."""
         ...
@@ -207,8 +211,8 @@ class Access:
             if renewed is None:
                 gone.append(session)
                 session.end()
-            else:
-                session.identity = renewed
+            elif renewed != session.identity:
+                session.go_on(renewed)
         self.counters.revoked_count += len(gone)
         return gone
 

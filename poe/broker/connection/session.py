@@ -174,11 +174,11 @@ class Session:
             self.meter = self._access.enter(self, identity, self._channel)
         elif self.identity.principal != identity.principal:
             refuse("another principal on the same connection")
-        self.identity = identity
-        self._await_expiry(identity)
+        self.go_on(identity)
 
-    def _await_expiry(self, identity: Identity) -> None:
-        """Be told when the time of what has proved who the peer is is over; only of the last."""
+    def go_on(self, identity: Identity) -> None:
+        """Know who the peer is by another proof, or until another time: be told when that comes."""
+        self.identity = identity
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()  # else each proof would leave one until the end of its time
             self._expiry_timer = None
@@ -200,7 +200,7 @@ class Session:
                 return AuthenticationExpired()
             case SessionAlarm.EXPIRED:
                 if self.identity is not None:
-                    self._await_expiry(self.identity)
+                    self.go_on(self.identity)
         return None
 
     def has_expired(self) -> bool:
