@@ -271,9 +271,9 @@ class Node:
             _stop(system, self._sup, timeout_s)
         finally:
             system.shutdown()
-            store.close()
             if self.config.security.users is not None:
                 remove_admin_token(self.config.dir)
+            store.close()  # behind it another node may have the folder, and a token of its own
             self._routes.leave_store()
             if self._listener is not None:
                 self._listener.bound.close()  # a listener that was killed could not

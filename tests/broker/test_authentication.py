@@ -26,6 +26,7 @@ from poe.errors import (
 )
 from poe.protocol import ControlRequest, PutRequest
 from poe.protocol.frames import HEADER_SIZE, frame_header
+from poe.storage import Store
 from tests.broker.nodes import address, connect
 from tests.broker.users_file import UsersFile, connect_as, log_in, step
 from tests.waiting import wait_until
@@ -260,6 +261,21 @@ def test_that_file_is_for_its_owner_is_new_at_each_start_and_gone_at_the_end(
     assert path.read_text() != first
     with pytest.raises(AuthenticationFailed):
         connect_as(node, first.strip())
+
+
+def test_the_file_of_a_node_that_comes_as_soon_as_it_may_stays(serve, users, tmp_path, monkeypatch):
+    nodes = [serve(dir=tmp_path / "data", users=users.path)]
+    close = Store.close
+
+    def close_and_start(store):
+        close(store)
+        if len(nodes) == 1:
+            nodes.append(serve(dir=tmp_path / "data", users=users.path))
+
+    monkeypatch.setattr(Store, "close", close_and_start)
+    nodes[0].stop()
+    with connect_as(nodes[1], None) as client:
+        assert client.control("health")["version"]
 
 
 def test_who_does_not_exist_has_the_same_salt_after_a_restart(serve, users, tmp_path):
