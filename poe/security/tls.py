@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from poe.errors import TlsFailed
+from poe.errors import OptionError, TlsFailed
 from poe.security.binding import endpoint_binding
 from poe.security.file_stamp import Stamps, stamps_of
 from poe.security.pem_files import PathText, load_authorities, load_certificate, words_of
@@ -24,6 +24,9 @@ class Tls:
 
     The server has to show a certificate for the name that the client has called, signed by an
     authority that the client knows. TLS 1.2 or newer.
+
+    Raises:
+        OptionError: on construction: no server can have such a name.
     """
 
     ca: PathText | None = None
@@ -37,6 +40,14 @@ class Tls:
 
     server_name: str | None = None
     """The name in the server's certificate; None: the host that is called."""
+
+    def __post_init__(self) -> None:
+        """Refuse here the name that would fail no sooner than in the midst of connecting."""
+        try:
+            (self.server_name or "").encode("idna")
+        except UnicodeError:
+            allowed = "a name such as poe.example.com, or an address"
+            raise OptionError("server_name", self.server_name, allowed) from None
 
     def context(self) -> ssl.SSLContext:
         """Return a context of the files as they are now; the same while none has changed.

@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
-from poe.errors import SecurityFileError, TlsFailed
+from poe.errors import OptionError, SecurityFileError, TlsFailed
 from poe.security import Tls
 from poe.security.binding import endpoint_binding
 from poe.security.tls import ALPN, binding_of, client_context, server_hostname, tls_failed
@@ -83,6 +83,13 @@ def test_a_server_of_another_name_is_accepted_by_that_name(authority, ca):
     handshake(tls.context(), server_context(authority.issue_cert(HOST)), name)
     assert server_hostname(Tls(ca), "10.0.0.1") == "10.0.0.1"
     assert server_hostname(ssl.create_default_context(), "10.0.0.1") == "10.0.0.1"
+
+
+@pytest.mark.parametrize("name", [".example.org", "x" * 64 + ".example.org", "a..b"])
+def test_a_name_that_no_server_has_is_refused(name):
+    """OpenSSL, or Python, would refuse it where somebody connects, by no error of ours."""
+    with pytest.raises(OptionError, match="server_name"):
+        Tls(server_name=name)
 
 
 def test_a_client_shows_its_certificate(authority, ca, tmp_path):
