@@ -141,6 +141,13 @@ def password(  # noqa: PLR0913 - a command line option each
     made = _password_of(name, ask=ask, file=password_file, generate=makes)
     with _written(made.text, to), changed_users(path) as file:
         former = file.security.users.scram_keys(name)[-1:] if keep else ()
+        if any(each.iterations < made.iterations for each in former):
+            # A client is told one count of iterations, which holds for both.
+            msg = (
+                f"the former password of {name} was generated, and a chosen one beside it would be "
+                "as cheap to guess at; leave out --keep, or use --generate"
+            )
+            raise ConfigError(msg)
         file.set_keys(name, *former, made.keys(former))
         if made.is_made and to is None:
             write_line(made.text)

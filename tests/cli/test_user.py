@@ -304,6 +304,23 @@ def test_a_password_is_replaced_or_kept_for_a_while(user, path):
     assert opens(keys, last)
 
 
+def test_no_chosen_password_is_made_as_easy_to_guess_as_a_generated_one_may_be(
+    user, path, monkeypatch
+):
+    user("add", "alice")
+    before = path.read_bytes()
+    typed(monkeypatch, "pencil", "pencil")
+    run = user("password", "alice", "--password", "--keep")
+    assert run.returncode == 2
+    assert "leave out --keep" in complaint(run)
+    assert path.read_bytes() == before
+    typed(monkeypatch, "pencil", "pencil")
+    user("password", "alice", "--password")
+    typed(monkeypatch, "eraser", "eraser")
+    user("password", "alice", "--password", "--keep")
+    assert [each.iterations for each in found(path).scram] == [ITERATIONS_OF_PEOPLE] * 2
+
+
 def test_credentials_are_revoked_and_the_user_stays(user, path):
     user("add", "alice", "--generate", "--certificate", "URI:a", "--certificate", "DNS:a")
     user("token", "alice", "--id", "one")
