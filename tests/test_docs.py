@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from poe import errors
+from poe.broker.requests.needs import AUDITED
 from poe.protocol import messages
 from tests import client_tables, error_table
 
@@ -59,6 +60,11 @@ def test_the_table_of_frames_is_the_codec_s():
         if isinstance(each, type) and hasattr(each, "MESSAGE_TYPE")
     }
     assert set(row.findall(FORMATS)) == classes
+
+
+def test_the_operations_that_the_audit_log_tells_of_are_named():
+    (row,) = re.findall(r"^\| `admitted` \| .* of (.*) \|$", FORMATS, flags=re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", row)) == AUDITED
 
 
 def test_the_table_of_errors_is_complete():
