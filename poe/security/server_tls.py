@@ -77,6 +77,14 @@ class ServerTls:
         Raises:
             SecurityFileError: it names the file that cannot be used, and why.
         """
+        try:
+            return self._built()
+        except OSError as error:
+            # Each was looked at; somebody is about to put another one in its place.
+            why = f"it changes, or what belongs to it ({words_of(error)}); try again"
+            raise SecurityFileError(str(self.certificate), None, why) from error
+
+    def _built(self) -> ServerContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = _MINIMUM[self.minimum]
         context.set_ciphers(_CIPHERS_1_2)

@@ -11,6 +11,7 @@ import trustme
 
 from poe.errors import SecurityFileError
 from poe.security.server_tls import ServerTls
+from poe.security.small_file import read_small
 from tests.tls import Certificates, shake_hands
 
 NOW = dt.datetime.now(dt.UTC)
@@ -113,6 +114,21 @@ def test_a_file_that_is_not_there_is_named(tls, tmp_path):
     )
     crl = replace(tls, client_ca=tls.certificate.with_name("ca.pem"), client_crl=gone)
     assert refused(crl) == f"{gone}: cannot be read (No such file or directory)"
+
+
+@pytest.mark.parametrize("name", ["server.pem", "server.key", "ca.pem", "revoked.pem"])
+def test_a_file_that_goes_while_it_is_read_is_refused_as_any_other(made, tls, monkeypatch, name):
+    """Who replaces it may remove it before; a reload may come in between."""
+    mutual = replace(tls, client_ca=made.file("ca.pem"), client_crl=made.revoke())
+
+    def read_and_lose(path, bytes_max):
+        found = read_small(path, bytes_max)
+        if path == str(made.file(name)):
+            made.file(name).unlink()
+        return found
+
+    monkeypatch.setattr("poe.security.pem_files.read_small", read_and_lose)
+    assert "No such file" in refused(mutual)
 
 
 def test_what_is_no_file_is_refused_at_once(tls, tmp_path):
