@@ -69,6 +69,16 @@ def test_an_option_that_contradicts_the_topic_is_an_error_with_both_values(serve
     assert node.topics() == []
 
 
+def test_a_topic_that_an_option_contradicts_keeps_no_other_from_its_messages(serve):
+    node = serve()
+    node.create_topic("t", partitions=3)
+    url = f"poe://127.0.0.1:{node.address[1]}"
+    with Producer(url, partitions={"t": 2}) as producer:
+        with pytest.raises(PropertyMismatch):
+            producer.produce_sync("t", b"1")
+        assert producer.produce_sync("other", b"2", timeout_s=WAIT_S).count == 1
+
+
 def test_of_topics_that_nobody_described_the_options_count(node, url):
     with Producer(url, partitions=2, envelope=True) as producer:
         for _ in range(20):

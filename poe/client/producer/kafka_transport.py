@@ -104,7 +104,6 @@ class KafkaTransport:
         self._answers = Answers()
         self._links: set[KafkaLink] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._topic: str | None = None
         self._last_error = ""
         self._is_down = False
         self._is_dead = False
@@ -124,7 +123,7 @@ class KafkaTransport:
             KafkaRefused: for instance, it must not be written.
         """
         self._serve()
-        self._topic = name = kafka_name(topic)
+        name = kafka_name(topic)
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._metadata_s
         while True:
@@ -146,7 +145,9 @@ class KafkaTransport:
             ),
         )
 
-    async def connect(self, broker: Broker, on_lost: Callable[[str], None]) -> "KafkaLink":
+    async def connect(
+        self, topic: bytes, broker: Broker, on_lost: Callable[[str], None]
+    ) -> "KafkaLink":
         """Return a link as soon as any broker answers; `on_lost` tells that none does any more.
 
         Raises:
@@ -157,7 +158,7 @@ class KafkaTransport:
         if self._is_dead:
             await self._replace()
         if self._is_down:
-            await self._ask(self._topic)
+            await self._ask(kafka_name(topic))
         link = KafkaLink(self, on_lost)
         self._links.add(link)
         return link
@@ -245,8 +246,8 @@ class KafkaTransport:
             "error_cb": self._note_error,
         }
 
-    async def _ask(self, topic: str | None) -> Any:  # noqa: ANN401 - librdkafka's metadata has no type
-        """Return what the brokers say of a topic; None: of all."""
+    async def _ask(self, topic: str) -> Any:  # noqa: ANN401 - librdkafka's metadata has no type
+        """Return what the brokers say of a topic."""
         if self._producer is None:
             raise ProducerClosed
         list_topics = partial(self._producer.list_topics, topic, timeout=self._metadata_s)

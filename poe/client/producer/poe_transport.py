@@ -15,7 +15,7 @@ import ssl
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -118,7 +118,7 @@ class PoeTransport:
         failure: ConnectFailed | None = None
         for server in self._order.all:
             try:
-                await self._learn(server, [topic])
+                await self._learn(server, topic)
             except (PropertyMismatch, SecurityError, ConfigError):
                 raise
             except PoeError as error:
@@ -142,23 +142,22 @@ class PoeTransport:
         is_by_key = own.strategy == "custom" or own.picker is not None
         return is_by_key and own.partitions is None and topic not in self._known
 
-    async def _learn(self, server: Server, topics: Iterable[bytes]) -> None:
-        """Ask a server what topics have.
+    async def _learn(self, server: Server, topic: bytes) -> None:
+        """Ask a server what a topic has.
 
         Raises:
             PropertyMismatch: the options contradict it.
             PoeError: it cannot be asked.
         """
         async with await connect_to(server, timeout_s=_CONNECT_TIMEOUT_S) as connection:
-            for topic in topics:
-                try:
-                    found = await connection.find_topic(topic)
-                except (OriginalServer, LocalProtocolError):  # a name that is none is told later
-                    found = None
-                if found is not None:
-                    options = self._options.of(topic)
-                    found.check({"partitions": options.partitions, "envelope": options.envelope})
-                self._known[topic] = found if found is not None and found.is_told else None
+            try:
+                found = await connection.find_topic(topic)
+            except (OriginalServer, LocalProtocolError):  # a name that is none is told later
+                found = None
+        if found is not None:
+            options = self._options.of(topic)
+            found.check({"partitions": options.partitions, "envelope": options.envelope})
+        self._known[topic] = found if found is not None and found.is_told else None
 
     async def _refusal(self, name: bytes) -> PoeError | None:
         if is_plain(name):
@@ -176,22 +175,25 @@ class PoeTransport:
             break
         return None
 
-    async def connect(self, broker: Broker, on_lost: Callable[[str], None]) -> "PoeLink":
+    async def connect(
+        self, topic: bytes, broker: Broker, on_lost: Callable[[str], None]
+    ) -> "PoeLink":
         """Connect to the first address that answers.
 
         Raises:
             ConnectFailed, TlsFailed: none does as it should; it tells of the last one.
             SecurityError, ConfigError: the producer is not let in.
-            PropertyMismatch: the options contradict what a topic has, about which nobody could be
-                asked before.
+            PropertyMismatch: the options contradict what the topic has, about which nobody could
+                be asked before.
         """
         del broker  # any address will do
         failure: ConnectFailed | TlsFailed | None = None
         for server in self._order.all:
             try:
                 await self._check_server(server)
-                if self._asked > self._known.keys():
-                    await self._learn(server, self._asked - self._known.keys())
+                # Of no other topic: what is wrong with that is not to keep this one waiting.
+                if topic in self._asked - self._known.keys():
+                    await self._learn(server, topic)
                 wire = await _open(server)
             except (ConnectFailed, TlsFailed) as error:
                 failure = error

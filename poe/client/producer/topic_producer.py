@@ -240,7 +240,7 @@ class TopicProducer(GenServer):
         record = WorkerRecord(self._next_id, f"{broker.host}:{broker.port}")
         self._next_id += 1
         ref = await start_dynamic_child(
-            self, self._worker_sup, self._transport, broker, record, self.ref
+            self, self._worker_sup, self._transport, metadata.topic, broker, record, self.ref
         )
         assert ref is not None
         hired = self._slots[slot] = self._hired[self.monitor(ref)] = _Hired(slot, record, ref)

@@ -115,8 +115,10 @@ class Transport(Protocol):
         """
         ...
 
-    async def connect(self, broker: Broker, on_lost: Callable[[str], None]) -> Link:
-        """Connect to a broker; `on_lost(reason)` is called once if the connection ends by itself.
+    async def connect(self, topic: bytes, broker: Broker, on_lost: Callable[[str], None]) -> Link:
+        """Connect to a broker, for batches of one topic.
+
+        `on_lost(reason)` is called once if the connection ends by itself.
 
         Raises:
             PoeError: it cannot be reached.

@@ -33,7 +33,12 @@ class Worker(GenServer):
     pinned_to_loop: ClassVar[bool] = True
 
     def init(
-        self, transport: Transport, broker: Broker, record: WorkerRecord, owner: ActorRef
+        self,
+        transport: Transport,
+        topic: bytes,
+        broker: Broker,
+        record: WorkerRecord,
+        owner: ActorRef,
     ) -> None:
         """Begin to connect."""
         self._record = record
@@ -41,7 +46,7 @@ class Worker(GenServer):
         self._begun_s = self.monotonic_s()
         tell = cell_of_actor(self).cast_from_outside
         self._connecting = AsyncWork(
-            self, transport.connect(broker, lambda reason: tell(_Lost(reason)))
+            self, transport.connect(topic, broker, lambda reason: tell(_Lost(reason)))
         )
 
     def handle_info(self, message: Any) -> Stop | None:  # noqa: ANN401

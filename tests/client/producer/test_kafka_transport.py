@@ -54,7 +54,7 @@ class Sender:
     async def connect(self):
         broker = (await self.transport.metadata(b"t")).brokers[0]
         self.lost.clear()
-        self.link = await self.transport.connect(broker, self._note_lost)
+        self.link = await self.transport.connect(b"t", broker, self._note_lost)
         return self
 
     def send(self, *messages, partition=0):

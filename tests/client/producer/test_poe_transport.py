@@ -71,7 +71,7 @@ class Answers:
 
 
 async def link_to(server, on_lost=str, **options):
-    return await transport(server.port, **options).connect(ANY_BROKER, on_lost)
+    return await transport(server.port, **options).connect(b"t", ANY_BROKER, on_lost)
 
 
 async def test_partitions_are_what_the_options_say():
@@ -110,7 +110,7 @@ async def test_with_one_partition_a_topic_has_its_own_name_and_keys_are_left_out
 
 async def test_the_first_address_that_answers_is_taken():
     with ScriptedServer(Peer.wait_closed) as server:
-        link = await transport(free_port(), server.port).connect(ANY_BROKER, str)
+        link = await transport(free_port(), server.port).connect(b"t", ANY_BROKER, str)
         link.close()
 
 
@@ -119,7 +119,7 @@ async def test_behind_an_address_that_leaves_a_batch_unanswered_the_next_one_is_
     with ScriptedServer(Peer.wait_closed) as frozen, ScriptedServer(answer_one) as other:
         made = transport(frozen.port, other.port)
         answers = Answers()
-        link = await made.connect(ANY_BROKER, str)
+        link = await made.connect(b"t", ANY_BROKER, str)
         link.send(outgoing(b"a"), answers)
         link.close()
         assert isinstance((await answers.wait(1))[0], ConnectionClosed)
@@ -135,7 +135,7 @@ async def test_behind_a_node_that_is_cut_off_from_the_others_the_next_one_is_tak
     with ScriptedServer(refuse) as cut_off, ScriptedServer(answer_one) as other:
         made = transport(cut_off.port, other.port)
         answers, lost = Answers(), asyncio.Event()
-        link = await made.connect(ANY_BROKER, lambda _: lost.set())
+        link = await made.connect(b"t", ANY_BROKER, lambda _: lost.set())
         link.send(outgoing(b"a"), answers)
         assert isinstance((await answers.wait(1))[0], NoQuorum)
         await asyncio.wait_for(lost.wait(), 5)
@@ -149,7 +149,7 @@ def answer_one(peer: Peer) -> None:
 
 
 async def put_at_next(made, answers):
-    link = await made.connect(ANY_BROKER, str)
+    link = await made.connect(b"t", ANY_BROKER, str)
     link.send(outgoing(b"a"), answers)
     assert (await answers.wait(2))[1] == 7
     link.close()
@@ -162,17 +162,17 @@ async def test_each_address_of_a_name_is_tried(monkeypatch):
     ips = ["127.0.0.2", "127.0.0.1"]
     monkeypatch.setattr(socket, "getaddrinfo", addresses)
     with ScriptedServer(Peer.wait_closed) as server:
-        link = await transport(server.port).connect(ANY_BROKER, str)
+        link = await transport(server.port).connect(b"t", ANY_BROKER, str)
         link.close()
         ips.pop()
         with pytest.raises(ConnectFailed, match="refused"):
-            await transport(server.port).connect(ANY_BROKER, str)
+            await transport(server.port).connect(b"t", ANY_BROKER, str)
 
 
 async def test_nobody_at_any_address_is_an_error_that_names_the_last():
     first, last = free_port(), free_port()
     with pytest.raises(ConnectFailed, match=str(last)):
-        await transport(first, last).connect(ANY_BROKER, str)
+        await transport(first, last).connect(b"t", ANY_BROKER, str)
 
 
 async def test_a_batch_that_no_frame_takes_fails_alone():

@@ -66,7 +66,7 @@ class Brokers:
         partitions = tuple(Partition(i, leader) for i, leader in enumerate(self.leaders))
         return TopicMetadata(topic, brokers, partitions)
 
-    async def connect(self, broker, on_lost):
+    async def connect(self, topic, broker, on_lost):
         self.connects_s.append(round(self.clock.monotonic_s(), 3))
         if broker.id in self.down:
             raise ConnectFailed("host", broker.id, "refused")
