@@ -165,3 +165,15 @@ def test_close_tells_what_was_not_delivered(cluster, produce):
     producer.produce_async("t", [b"b", b"c"])
     undelivered = producer.close(0.1)
     assert [each.messages for each in undelivered] == [[b"b", b"c"]]
+
+
+def test_equal_messages_of_several_workers_are_each_stored(cluster, produce):
+    producer = produce(ordered=False, workers=2)
+    cluster.create_topic("pings")
+    producer.produce_sync("pings", b"first")
+    wait_until(lambda: len(producer.info("pings").workers) == 2, 20)
+    cluster.set_latency(0.2)
+    for delivery in [producer.produce_async("pings", b"ping") for _ in range(10)]:
+        delivery.result(20)
+    cluster.set_latency(0)
+    assert [each.value for each in read(cluster, "pings")] == [b"first"] + [b"ping"] * 10

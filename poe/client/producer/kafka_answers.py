@@ -1,7 +1,8 @@
 """Whom to answer about the batches that librdkafka has: in order, and once for each.
 
 A link may be lost while librdkafka keeps a batch; sent again over the next one it is recognised by
-its messages, which may have been on disk meanwhile, and only gets another one to answer to.
+its messages, which may have been on disk meanwhile, and only gets another one to answer to. What a
+link that is there has sent is nobody else's, though: without `ordered` several send to a partition.
 """
 
 import threading
@@ -52,7 +53,8 @@ class Answers:
         with self._lock:
             line = self._lines.setdefault((batch.topic, batch.partition), deque())
             for sending in line:
-                if sending.link is not link and sending.messages == batch.messages:
+                is_free = sending.link is None or sending.link.is_over
+                if is_free and sending.messages == batch.messages:
                     sending.link, sending.done = link, done
                     self._touched.append(line)
                     return None

@@ -314,8 +314,10 @@ class TopicProducer(GenServer):
     def _take_end(self, down: Down) -> None:
         slot, record, _ = self._hired.pop(down.monitor)
         was = record.state
-        if record.link is not None and record.link.is_served and not record.is_served:
-            self._note_served(record)
+        if record.link is not None:
+            if record.link.is_served and not record.is_served:
+                self._note_served(record)
+            record.link.close()  # one that was killed has not done so
         record.state, record.link = WorkerState.DOWN, None
         self._topic.workers.remove(record)
         for queue in self._topic.queues():

@@ -114,3 +114,14 @@ def test_an_answer_nobody_asks_for_again_is_dropped_when_a_later_batch_comes():
 def test_batches_with_equal_messages_are_two():
     answers, link, one, two = Answers(), Link(), Asked(), Asked()
     assert begin(answers, link, one) is not begin(answers, link, two)
+
+
+def test_equal_batches_of_two_links_that_are_both_there_are_two():
+    answers, one, two = Answers(), Asked(), Asked()
+    first, second = begin(answers, Link(), one), begin(answers, Link(), two)
+    assert first is not None
+    assert second is not None
+    answers.end(first, 5)
+    answers.end(second, 6)
+    answers.tell()
+    assert (one.told, two.told) == ([5], [6])
