@@ -113,3 +113,21 @@ def test_what_was_spooled_before_any_broker_answered_leaves_when_one_does(cluste
         [sent] = deliveries[-1].result(30)
         assert sent.pointer == 49
     assert read(cluster) == [message(number) for number in range(50)]
+
+
+def test_what_is_on_disk_is_delivered_though_librdkafka_has_given_it_up(cluster, tmp_path):
+    settings = {"message.timeout.ms": 3000, "retry.backoff.ms": 500, "retry.backoff.max.ms": 500}
+    options = {"reconnect_min_s": 0.05, "reconnect_max_s": 0.1, "strategy": "custom"}
+    with Producer(cluster.url, spool_dir=tmp_path, kafka=settings, **options) as producer:
+        producer.produce_sync("t", message(0), timeout_s=20)
+        cluster.fail(6)  # so that it waits in librdkafka, which tries again
+        under_way = producer.produce_async("t", message(1))
+        cluster.down()
+        wait_until(lambda: producer.info("t").spooled_count == 1, 20)
+        later = producer.produce_async("t", message(2))
+        library = producer._core._transport._producer  # type: ignore[union-attr]  # noqa: SLF001 - it tells nobody
+        wait_until(lambda: not len(library), 20)
+        cluster.up()
+        for delivery in (under_way, later):
+            delivery.result(30)
+    assert read(cluster) == [message(number) for number in range(3)]

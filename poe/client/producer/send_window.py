@@ -20,7 +20,14 @@ from enum import Enum
 from typing import TypeGuard
 
 from poe.client.producer.batch import Batch
-from poe.errors import NotAuthorized, PoeError, ProducerFenced, RepeatedPut, SequenceGap
+from poe.errors import (
+    DeliveryTimeout,
+    NotAuthorized,
+    PoeError,
+    ProducerFenced,
+    RepeatedPut,
+    SequenceGap,
+)
 from poe.errors.delivery import OUTCOME_UNKNOWN
 from poe.protocol import PutId
 
@@ -89,7 +96,7 @@ class SendWindow:
             self.has_stored = True
             return Verdict.DONE
         is_gap = isinstance(value, SequenceGap)
-        is_unknown = isinstance(value, OUTCOME_UNKNOWN)
+        is_unknown = isinstance(value, OUTCOME_UNKNOWN) or self._is_kept(batch, value)
         is_passing = value.retriable or is_gap or is_unknown
         if not (is_passing or self._is_shut_out(batch, value) or self._may_be_back(batch, value)):
             return Verdict.DONE
@@ -168,6 +175,10 @@ class SendWindow:
         """Return whether a right was taken away, or is missing for what has long been accepted."""
         was_there = self.has_stored or batch.address is not None
         return was_there and isinstance(error, NotAuthorized)
+
+    def _is_kept(self, batch: Batch, error: PoeError) -> bool:
+        """Return whether a library has given up in time what the disk keeps until it is stored."""
+        return batch.address is not None and isinstance(error, DeliveryTimeout)
 
     def _is_shut_out(self, batch: Batch, error: PoeError) -> bool:
         """Return whether one in front, or an earlier attempt, got its own epoch after a gap."""

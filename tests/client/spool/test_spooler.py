@@ -15,6 +15,7 @@ from poe.client.producer.payload import parse
 from poe.client.producer.topic_queues import buffered_of
 from poe.errors import (
     CallTimeout,
+    DeliveryTimeout,
     Dropped,
     InvalidMessage,
     InvalidTopicName,
@@ -24,6 +25,7 @@ from poe.errors import (
     ProducerClosed,
     SegmentLocked,
 )
+from poe.errors.delivery import MAYBE_STORED
 from poe.testing.broker import broker
 from tests.client.spooled_life import Life, World, numbers
 from tests.waiting import wait_until
@@ -272,6 +274,17 @@ def test_nothing_in_the_spool_is_too_old():
     world.life.topic.expire()
     world.life.run(world.time)
     assert world.log == numbers(0, 3)
+
+
+def test_what_a_library_has_given_up_in_time_is_sent_again_from_the_spool():
+    world = World()
+    deliveries = world.add(numbers(0, 3))
+    world.time.advance(1.0)
+    world.life.connect(world.servers)
+    world.life.links[0].refuse(DeliveryTimeout(b"t", 1.0, MAYBE_STORED, "no broker"))
+    world.life.run(world.time)
+    assert world.log == numbers(0, 3)
+    assert all(delivery.exception(0) is None for delivery in deliveries)
 
 
 def test_a_fork_fails_the_copy_of_what_is_on_its_way_into_the_spool():
