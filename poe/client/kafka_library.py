@@ -45,6 +45,7 @@ _NOT_READY = {
     KafkaError.NOT_ENOUGH_REPLICAS,
     KafkaError.KAFKA_STORAGE_ERROR,
     KafkaError.THROTTLING_QUOTA_EXCEEDED,
+    KafkaError._QUEUE_FULL,  # noqa: SLF001 - librdkafka's own codes begin so
 }
 """Errors that pass, and after which nothing is stored."""
 

@@ -272,7 +272,8 @@ class KafkaTransport:
         def report(error: KafkaError | None, message: Message | None) -> None:
             if error is not None:
                 errors.append(error)
-            if next(waiting):
+            # One that was given just when a signal came is reported twice.
+            if next(waiting, 1):
                 return
             if self._is_unsent(errors, count):
                 self._answers.forget(sending)
@@ -408,15 +409,30 @@ def _produce_singly(
     producer: Producer, topic: str, batch: OutgoingBatch, report: Callable[..., None]
 ) -> list[KafkaError]:
     """Do the same for messages with headers, which librdkafka takes one by one only."""
-    errors = []
+    errors: list[KafkaError] = []
     messages: list[Any] = batch.messages
-    for value, key, headers in messages:
-        try:
-            producer.produce(
-                topic, value, key, batch.partition, on_delivery=report, headers=dict(headers or {})
-            )
-        except KafkaException as error:
-            errors.append(error.args[0])
+    given_count = 0
+    try:
+        for value, key, headers in messages:
+            try:
+                producer.produce(
+                    topic,
+                    value,
+                    key,
+                    batch.partition,
+                    on_delivery=report,
+                    headers=dict(headers or {}),
+                )
+            except KafkaException as error:
+                errors.append(error.args[0])
+            except BufferError:
+                errors.append(KafkaError(KafkaError._QUEUE_FULL))  # noqa: SLF001
+            given_count += 1
+    except BaseException:  # a signal's: nobody else reports the rest, and all behind would wait
+        errors += [KafkaError(KafkaError._INTR)] * (len(messages) - given_count)  # noqa: SLF001
+        for each in errors:
+            report(each, None)
+        raise
     return errors
 
 

@@ -167,6 +167,63 @@ async def test_a_message_that_is_too_large_is_told_and_its_neighbours_are_stored
     assert await sender.send(b"c") == 2
 
 
+class Failing:
+    """A library that takes some messages with headers, and then raises."""
+
+    def __init__(self, library, count, error):
+        self._library = library
+        self._count = count
+        self._error = error
+
+    def produce(self, *arguments, **more):
+        if not self._count:
+            raise self._error
+        self._count -= 1
+        self._library.produce(*arguments, **more)
+
+
+@pytest.fixture
+def failing(sender, monkeypatch):
+    """Have the library raise at the message behind so many."""
+    library = sender.transport._producer  # noqa: SLF001 - a signal comes when it likes
+    return lambda *what: monkeypatch.setattr(
+        sender.transport, "_producer", Failing(library, *what) if what else library
+    )
+
+
+WITH_HEADERS = [Message(b"%d" % i, None, {"h": b"1"}) for i in range(3)]
+
+
+async def test_what_the_library_has_no_room_for_is_told_and_its_neighbours_are_stored(
+    cluster, sender, failing
+):
+    failing(1, BufferError("Local: Queue full"))
+    error = await sender.send(*WITH_HEADERS)
+    assert type(error) is KafkaRefused
+    assert "Queue full, for 2 of 3 messages" in str(error)
+    assert [each.value() for each in stored(cluster)] == [b"0"]
+    failing(0, BufferError("Local: Queue full"))
+    error = await sender.send(*WITH_HEADERS)
+    assert type(error) is KafkaNotReady
+    assert error.retriable
+
+
+async def test_an_interrupt_among_messages_keeps_none_behind_them_waiting(sender, failing):
+    answers = []
+
+    def take(answer):
+        answers.append(answer)
+        return True
+
+    failing(1, KeyboardInterrupt())
+    batch = OutgoingBatch(b"t", 0, WITH_HEADERS, None, 3)
+    with pytest.raises(KeyboardInterrupt):
+        sender.link.send(batch, take)
+    failing()
+    assert await sender.send(b"next") == 1
+    assert "for 2 of 3 messages" in str(answers[0])
+
+
 async def test_a_partition_that_there_is_not_is_refused(sender):
     assert type(await sender.send(b"a", b"b", partition=7)) is KafkaRefused
 
