@@ -5,6 +5,7 @@ threads less. Answers come in the loop's thread. See `send_window` for what is s
 `spooler` for the disk that takes what is new in a downtime.
 """
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -107,7 +108,8 @@ class PartitionQueue:
         self._waiting: OrderedDict[Batch, None] = OrderedDict()
         self._in_hand: Batch | None = None
         """On its way to the spool, or to a partition; to be told of a fork, too."""
-        self._is_armed = False
+        self._rings_s = math.inf
+        """When it is looked next whether the open batch is old enough."""
         self._batch_count = options.batch_count
         self._batch_bytes = options.batch_bytes
         self._turn = threading.Lock()
@@ -250,24 +252,35 @@ class PartitionQueue:
         return Delivery(batch, len(messages), len(messages))
 
     def _begin(self, *, is_due: bool) -> Batch:
-        # Once for many batches: with a queue that is always busy it rings at the linger's pace.
-        if not is_due and not self._is_armed:
-            self._is_armed = True
-            self._scheduler.call_later(self.options.linger_s, self._ring)
+        if not is_due:
+            self._arm(self._patience_s())
         return Batch(self, self._scheduler.now_s())
 
-    def _ring(self) -> None:
+    def _patience_s(self) -> float:
+        """Return how long an open batch waits for more messages; less if a disk is to have it."""
+        return self.options.linger_s if self._storage is _MEMORY else self._gather_s
+
+    def _arm(self, delay_s: float) -> None:
+        """Have the open batch looked at in a while, or before; with the lock held."""
+        # Once for many batches: with a queue that is always busy it rings at the linger's pace.
+        rings_s = self._scheduler.now_s() + delay_s
+        if rings_s < self._rings_s:
+            self._rings_s = rings_s
+            self._scheduler.call_later(delay_s, partial(self._ring, rings_s))
+
+    def _ring(self, rings_s: float) -> None:
         """Send the open batch if it is old enough."""
         with self._lock:
-            self._is_armed = False
+            if rings_s != self._rings_s:
+                return  # it was done before, or is to be
+            self._rings_s = math.inf
             batch = self._open
             if batch is not None and not batch.is_due:
-                left_s = batch.begun_s + self.options.linger_s - self._scheduler.now_s()
+                left_s = batch.begun_s + self._patience_s() - self._scheduler.now_s()
                 if left_s <= 0:
                     batch.is_due = True
                 else:
-                    self._is_armed = True
-                    self._scheduler.call_later(left_s, self._ring)
+                    self._arm(left_s)
         self.pump()
 
     def flush(self) -> None:
@@ -300,7 +313,7 @@ class PartitionQueue:
         looks again after it has let go.
         """
         if self._storage is not _MEMORY:
-            self._arm()
+            self._gather()
         while self._may_take() and self._turn.acquire(blocking=False):
             try:
                 taken = self._take()
@@ -479,12 +492,11 @@ class PartitionQueue:
             self._spooler is not None and self._spooler.has(self.topic, self.partition)
         )
 
-    def _arm(self) -> None:
+    def _gather(self) -> None:
         """Have small batches gather, of calls that want to send at once as well."""
         with self._lock:
-            if self._open is not None and not self._is_armed:
-                self._is_armed = True
-                self._scheduler.call_later(self._gather_s, self._ring)
+            if self._open is not None:
+                self._arm(self._gather_s)
 
     def _may_replay(self) -> bool:
         first = self.window.again[:1]

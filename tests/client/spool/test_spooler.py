@@ -57,6 +57,24 @@ def test_small_calls_of_a_downtime_share_batches():
     assert world.log == numbers(0, 250)
 
 
+@pytest.mark.parametrize("is_downtime", [True, False])
+def test_what_lingers_for_long_is_on_disk_soon_in_a_downtime(is_downtime):
+    world = World(linger_s=60.0)
+    if not is_downtime:
+        world.life.connect(world.servers)
+    [delivery] = world.queue.add([b"a"], is_due=False)
+    if not is_downtime:
+        world.life.disconnect()
+    world.time.advance(1.0)
+    assert world.life.spooler.count == 1
+    world.life.connect(world.servers)
+    world.queue.add([b"b"], is_due=False)
+    world.time.advance(1.0)
+    world.life.links[0].run()
+    assert delivery.done()
+    assert world.log[:1] == [b"a"]
+
+
 def test_what_comes_while_the_spool_empties_goes_behind_it():
     world = World()
     world.add(numbers(0, 30))
