@@ -495,7 +495,8 @@ class PartitionQueue:
     def _gather(self) -> None:
         """Have small batches gather, of calls that want to send at once as well."""
         with self._lock:
-            if self._open is not None:
+            # One that is old enough waits for something else, which looks again by itself.
+            if self._open is not None and self._open_age_s() < self._gather_s:
                 self._arm(self._gather_s)
 
     def _may_replay(self) -> bool:
@@ -513,8 +514,11 @@ class PartitionQueue:
         last, batch = self.window.again[-1:], self._open
         if self._waiting or (last and last[0].address is None):
             return True
-        age_s = 0.0 if batch is None else self._scheduler.now_s() - batch.begun_s
-        return batch is not None and age_s >= self._gather_s
+        return batch is not None and self._open_age_s() >= self._gather_s
+
+    def _open_age_s(self) -> float:
+        batch = self._open
+        return 0.0 if batch is None else self._scheduler.now_s() - batch.begun_s
 
     def _next_to_keep(self) -> Batch:
         again = self.window.again

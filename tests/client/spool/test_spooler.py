@@ -200,6 +200,24 @@ def test_what_a_full_disk_refuses_stays_in_memory_and_keeps_its_order(caplog):
     assert world.log == numbers(0, 24)
 
 
+def test_what_waits_for_a_full_disk_keeps_nobody_busy(monkeypatch):
+    world = World()
+    world.files.fail(0, errno.ENOSPC, "write_at", is_for_ever=True)
+    world.add(numbers(0, 4))
+    delays_s = []
+    call_later = world.time.call_later
+    monkeypatch.setattr(
+        world.time,
+        "call_later",
+        lambda delay_s, action: (delays_s.append(delay_s), call_later(delay_s, action)),
+    )
+    world.time.advance(10.0)
+    assert len(delays_s) <= 3 * 10
+    world.files.heal()
+    world.time.advance(2.0)
+    assert world.life.spooler.count == 4
+
+
 def test_on_a_full_disk_the_broker_gets_what_is_in_memory_behind_what_is_in_the_spool():
     world = World()
     world.add(numbers(0, 9))
