@@ -105,6 +105,8 @@ class Spooler:
         self._next: SpooledBatch | None = None
         """Taken, but its queue has no connection yet."""
         self._is_failing = False
+        self._is_unreadable = False
+        """Whether a read has failed, and is tried again in a while."""
         self._is_closed = False
         self._left_end = spool.end
         self._left = Outcome()
@@ -218,13 +220,14 @@ class Spooler:
         """Move the next batch into its queue."""
         with self._lock:
             is_full = self._hand_bytes >= _HAND_BYTES or len(self._in_hand) >= _HAND_COUNT
-            if is_full or self._is_closed:
+            if is_full or self._is_closed or self._is_unreadable:
                 return None
             try:
                 self._next = self._next or self._spool.take()
             except StorageError as error:
                 _log.error("%s; trying again", str(error))
-                self._scheduler.call_later(_RETRY_S, self.fill)
+                self._is_unreadable = True
+                self._scheduler.call_later(_RETRY_S, self._read_again)
             spooled = self._next
         parts = None if spooled is None else self._parts_of(spooled)
         if spooled is None or parts is None or any(part.queue.link is None for part in parts):
@@ -239,6 +242,10 @@ class Spooler:
             for queue, batch, outgoing in parts:
                 queue.replay(batch, spooled.address, outgoing, is_massaged=is_massaged)
             return taken
+
+    def _read_again(self) -> None:
+        self._is_unreadable = False
+        self.fill()
 
     def _parts_of(self, spooled: SpooledBatch) -> list[Part] | None:
         """Return what of a batch is to be sent, and by whom; None: that is not known yet.

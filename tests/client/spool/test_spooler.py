@@ -278,6 +278,24 @@ def test_a_disk_that_cannot_be_read_is_read_again(caplog):
     assert world.log == numbers(0, 9)
 
 
+def test_a_disk_that_cannot_be_read_is_read_again_at_the_same_pace_whatever_comes(caplog):
+    world = World()
+    world.add(numbers(0, 9))
+    world.time.advance(1.0)
+    world.files.fail(0, errno.EIO, "read_at", is_for_ever=True)
+    world.life.connect(world.servers)
+    for number in range(9, 30):
+        world.add(numbers(number, number + 1))
+        world.time.advance(0.2)
+    caplog.clear()
+    world.time.advance(10.0)
+    assert len(caplog.messages) <= 12
+    world.files.heal()
+    world.time.advance(2.0)
+    world.life.run(world.time)
+    assert world.log == numbers(0, 30)
+
+
 def test_a_massage_is_done_before_the_spool_and_once():
     def massage(topic, messages):
         return [b"<" + b"".join(messages) + b">"]
