@@ -253,6 +253,10 @@ class Spool:
             _log.warning("spool %s was not closed in good order: %s", self._files.base, str(error))
             self._writer.release()
 
+    def forget(self) -> None:
+        """Let go of the copy of the lock that a fork has made; the parent still holds it."""
+        self._writer.release()
+
     # ---- inside -------------------------------------------------------------------------------
 
     def _with_id(self, batch: OutgoingBatch) -> OutgoingBatch:

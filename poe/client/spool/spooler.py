@@ -313,6 +313,7 @@ class Spooler:
 
     def forget(self, error: PoeError) -> None:
         """Tell the copies of deliveries that a fork has made; takes no lock, and calls nobody."""
+        self._spool.forget()
         for batch in self._known.values():
             batch.abandon(error)
 

@@ -627,6 +627,31 @@ def test_a_forked_process_leaves_the_spool_to_its_parent(tmp_path):
         producer.close(timeout_s=0)
 
 
+def test_a_forked_process_keeps_no_spool_that_its_parent_has_closed(tmp_path):
+    wait_fd, go_on_fd = os.pipe()
+    ready_fd, tell_fd = os.pipe()
+    with Producer(NOWHERE, spool_dir=tmp_path) as producer:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # since 3.12, with threads
+            pid = os.fork()
+        if pid == 0:
+            os.close(go_on_fd)
+            os.write(tell_fd, b"!")
+            os.read(wait_fd, 1)
+            os._exit(0)
+        try:
+            assert os.read(ready_fd, 1) == b"!"
+            with pytest.raises(SegmentLocked):
+                Producer(NOWHERE, spool_dir=tmp_path)
+            producer.close(timeout_s=0)
+            Producer(NOWHERE, spool_dir=tmp_path).close(timeout_s=0)
+        finally:
+            os.close(go_on_fd)
+            os.waitpid(pid, 0)
+            for fd in (wait_fd, ready_fd, tell_fd):
+                os.close(fd)
+
+
 @pytest.mark.parametrize("others", [[], [b"other"]])
 @pytest.mark.parametrize("is_sent", [False, True])
 @pytest.mark.parametrize("pause_s", [0.0, 1.0])
