@@ -36,6 +36,9 @@ _ASK_S = 2.0
 _PAUSE_S = 0.1
 """Between two questions."""
 
+_LOOK_FOR_PARTITIONS_S = 30.0
+"""How often it is looked whether the topic has more partitions, while it is followed."""
+
 _FETCH_BATCHES = 10
 """Batches to take at a time: each time, threads wait for each other."""
 
@@ -54,7 +57,7 @@ _UNREACHABLE = {
 
 
 class KafkaSource:
-    """The partitions that a topic has when it is opened; see `Source`."""
+    """The partitions of a topic; see `Source`."""
 
     def __init__(self, servers: Sequence[Server], topic: bytes, options: ConsumerOptions) -> None:
         """Start librdkafka, which connects by itself.
@@ -94,6 +97,8 @@ class KafkaSource:
         self._lost: set[int] = set()
         self._last_error = ""
         self._down_since_s: float | None = None
+        self._looked_s = 0.0
+        """When it was looked last which partitions there are, in monotonic time."""
 
     async def open(self, start: Start) -> dict[int, int]:
         """Begin at `start`; see `Source`.
@@ -103,7 +108,7 @@ class KafkaSource:
             UnknownTopic: there is no such topic.
             PoeError: as `fetch`.
         """
-        partitions = await self._ask(self._partitions)
+        partitions = await self._find_partitions()
         if isinstance(start, Mapping) and not start.keys() <= set(partitions):
             raise OptionError("start", start, f"partitions up to {partitions[-1]}")
         begin = {}
@@ -134,7 +139,12 @@ class KafkaSource:
                 raise self._errors.popleft()
             if self._lost:
                 await self._go_on_behind_lost()
-            if self._options.follow or self._ended.keys() < self._next.keys():
+            if self._options.follow:
+                is_due = time.monotonic() >= self._looked_s + _LOOK_FOR_PARTITIONS_S
+                if is_due and self._down_since_s is None:
+                    await self._add_partitions()
+                await self._receive()
+            elif self._ended.keys() < self._next.keys():
                 await self._receive()
             elif has_looked:
                 return None
@@ -197,10 +207,21 @@ class KafkaSource:
 
     async def _look_anew(self) -> None:
         """Find out which partitions go on behind the end that they had, perhaps long ago."""
+        await self._add_partitions()
         for partition, end in list(self._ended.items()):
             _, newest = await self._ask(self._watermarks, partition)
             if newest > end:
                 del self._ended[partition]
+
+    async def _find_partitions(self) -> list[int]:
+        self._looked_s = time.monotonic()
+        return await self._ask(self._partitions)
+
+    async def _add_partitions(self) -> None:
+        """Read those, too, that the topic has got meanwhile, from their begin."""
+        begins = dict.fromkeys(await self._find_partitions(), 0)
+        if begins.keys() > self._next.keys():
+            await self._begin({**begins, **self._next})
 
     async def _go_on_behind_lost(self) -> None:
         """Go on where a partition begins now.

@@ -9,7 +9,9 @@ pytest.importorskip("confluent_kafka", reason="needs confluent-kafka: the extra 
 
 from confluent_kafka import Producer
 
+from poe.client.consumer import kafka_consumer
 from poe.client.consumer.consumer import Consumer
+from poe.client.consumer.kafka_consumer import KafkaSource
 from poe.errors import (
     ConfigError,
     ConnectFailed,
@@ -142,6 +144,22 @@ def test_following_waits_for_more(cluster, consumers, put):
     later.start()
     assert values(consumer.receive()) == [b"b"]
     later.join()
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_a_partition_that_is_added_is_read_too(cluster, consumers, put, monkeypatch, follow):
+    there = [0]
+    monkeypatch.setattr(kafka_consumer, "_LOOK_FOR_PARTITIONS_S", 0.05)
+    monkeypatch.setattr(KafkaSource, "_partitions", lambda self: there)
+    put(b"a", topic="many")
+    consumer = consumers(cluster.url, "many", follow=follow)
+    assert values(consumer.receive()) == [b"a"]
+    there.append(1)
+    put(b"b", topic="many", partition=1)
+    assert values(consumer.receive(20)) == [b"b"]
+    put(b"c", topic="many")
+    assert values(consumer.receive(20)) == [b"c"]
+    assert consumer.position() == {0: 1, 1: 0}
 
 
 def test_a_consumer_goes_on_when_the_brokers_are_back(cluster, consumers, put):
