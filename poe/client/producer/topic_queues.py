@@ -40,7 +40,7 @@ _PARTS_MAX = 10_000
 
 
 class TopicQueues:
-    """The queues of one topic; a partition that was ever known never goes.
+    """The queues of one topic; that of a partition that was ever known never goes.
 
     Invariant: `only` is the queue that every call goes to, or None: there are several, none is
     known yet, no broker can be reached, or the user's picker is to be asked.
@@ -295,14 +295,17 @@ class TopicQueues:
         return [self._unplaced, *self.queues()]
 
     def learn(self, metadata: TopicMetadata) -> None:
-        """Add partitions, and place the calls that waited for them; none ever goes."""
+        """Take the partitions that there are now, and place the calls that waited for them.
+
+        Of a topic that was made anew they may be fewer; nothing new goes to those that are gone.
+        """
         self.metadata = metadata
         with self._placing:
             self._refusal = None
             for each in metadata.partitions:
                 if each.id not in self._queues:
                     self._queues[each.id] = [self._new_queue(each.id)]
-            self._numbers = tuple(sorted(self._queues))
+            self._numbers = tuple(sorted(each.id for each in metadata.partitions))
             for batch in self._unplaced.unload():
                 messages, batch.messages = batch.messages, []
                 is_due = batch.is_due or self._spooler is not None

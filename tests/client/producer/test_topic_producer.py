@@ -431,6 +431,18 @@ def test_a_partition_changes_its_connection_only_when_nothing_is_under_way():
     assert old.is_closed
 
 
+def test_what_comes_for_a_topic_that_was_made_anew_goes_to_the_partitions_that_it_has_now():
+    brokers = Brokers(leaders=[0, 0, 0])
+    world = World(brokers, metadata_refresh_s=5.0, strategy="strict_round_robin")
+    world.add(b"a")
+    brokers.run()
+    brokers.leaders = [0]
+    world.advance(6.0)
+    deliveries = [world.add(b"b"), world.add(b"c"), world.add(b"d")]
+    brokers.run()
+    assert [each.result(0).partition for each in deliveries] == [0, 0, 0]
+
+
 def test_a_partition_without_a_leader_waits_for_one():
     brokers = Brokers(leaders=[0, None])
     world = World(brokers, metadata_refresh_s=5.0, strategy="strict_round_robin")
