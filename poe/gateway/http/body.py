@@ -257,5 +257,8 @@ _DECODER = json.JSONDecoder(parse_constant=_no_constant)
 
 def _check_count(count: int, count_max: int) -> None:
     if count > count_max:
-        why = f"{count} messages in one request; send at most {count_max} (option messages_max)"
+        why = (
+            f"{count} messages in one request; send at most {count_max} (option messages_max; with "
+            "a long key or many headers for all of them, fewer)"
+        )
         raise RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, why)

@@ -32,13 +32,16 @@ from poe.gateway.http.body import messages_in, once, shown
 from poe.gateway.http.edit import Answer, EditHook, Post
 from poe.gateway.http.inquiry import TTL_MAX_S
 from poe.gateway.http.later import AT, DELAY, LaterPuts, due_of
-from poe.gateway.http.options import DOWN_WAIT_S
+from poe.gateway.http.options import DOWN_WAIT_S, GatewayOptions
 from poe.gateway.http.parts import GatewayParts
 from poe.gateway.http.refusal import refuse
 from poe.gateway.http.reply import json_reply, told
 
 _KEY, _HEADER = b"poe-key", b"poe-header-"
 _PROOF_S = 0.5
+_SHARED_BYTES_PER_BODY = 8
+"""Bytes of the key and headers of a request in all of its messages, for each byte that its body may
+have: each message gets its own, so that some KiB of them make gigabytes of many small messages."""
 
 Produce = Callable[[bytes, Messages], Awaitable[Response]]
 
@@ -86,7 +89,7 @@ class ProduceRoutes:
         try:
             asked = _asked(request)
             content_type = request.headers.get("content-type", "")
-            count_max = self._options.messages_max
+            count_max = asked.count_max(self._options)
             messages = await messages_in(content_type, body, asked.key, asked.headers, count_max)
             if self._hook is not None:
                 path = request.scope["path"]
@@ -229,6 +232,14 @@ class _Asked(NamedTuple):
     due_us: int | None
     """When they are to come; None: at once."""
 
+    size_bytes: int
+    """Of key and headers as they were sent."""
+
+    def count_max(self, options: GatewayOptions) -> int:
+        """Return how many messages may have all that."""
+        bytes_max = _SHARED_BYTES_PER_BODY * options.body_max
+        return min(options.messages_max, max(1, bytes_max // max(1, self.size_bytes)))
+
 
 def _asked(request: Request) -> _Asked:
     """Return what a request says beside its body.
@@ -238,11 +249,13 @@ def _asked(request: Request) -> _Asked:
     """
     keys: list[bytes] = []
     headers: dict[str, bytes] = {}
+    size_bytes = 0
     for name, value in request.scope["headers"]:
         if name == _KEY:
             keys.append(value)
         elif name.startswith(_HEADER):
             headers[name.removeprefix(_HEADER).decode("latin-1")] = value
+            size_bytes += len(name) + len(value)
     parameters = dict(once(request.scope["query_string"]))
     for name in parameters.keys() - {b"key", DELAY, AT}:
         refuse(f"parameter {shown(name)} is not known; there are key, delay_s and at")
@@ -251,4 +264,5 @@ def _asked(request: Request) -> _Asked:
     if len(keys) > 1:
         refuse("there are two keys, by parameter key or header Poe-Key; give one")
     key = keys[0] if keys else None
-    return _Asked(key, headers or None, due_of(parameters, time.time_ns() // 1000))
+    due_us = due_of(parameters, time.time_ns() // 1000)
+    return _Asked(key, headers or None, due_us, size_bytes + len(key or b""))

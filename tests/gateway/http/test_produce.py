@@ -256,3 +256,19 @@ def test_a_request_has_one_key(front, node, topic, query, headers):
     assert reply.status_code == 400
     assert "give" in reply.json()["error"]["message"]
     assert stored(node, topic) == []
+
+
+@pytest.mark.parametrize("what", ["key", "headers"])
+def test_what_is_for_all_messages_counts_in_each_of_them(front, node, topic, what):
+    """Else 60 KiB of headers would become gigabytes in ten thousand messages of one byte."""
+    headers = {"Content-Type": "application/x-ndjson"}
+    if what == "key":
+        headers["Poe-Key"] = "k" * 60_000
+    else:
+        headers |= {f"Poe-Header-{number}": "x" * 900 for number in range(60)}
+    reply = front.http.post(f"/sync/{topic}", content=b"1\n" * 10_000, headers=headers)
+    assert reply.status_code == 413, reply.text
+    assert "fewer" in reply.json()["error"]["message"]
+    assert stored(node, topic) == []
+    few = front.http.post(f"/sync/{topic}", content=b"1\n" * 100, headers=headers)
+    assert few.status_code == 200, few.text
