@@ -142,6 +142,8 @@ class LimitedConnection(HttpToolsProtocol):
     def _parse(self) -> None:
         """Let the parser have what came, until requests wait; look whether it is too much."""
         while self._unparsed and not self.pipeline:
+            if not self._is_in_request and not self._unanswered_count:
+                self._begin_head()
             part = bytes(self._unparsed[:_PARSED_BYTES])
             self._unparsed = self._unparsed[_PARSED_BYTES:]
             self._received_bytes += len(part)
@@ -158,10 +160,14 @@ class LimitedConnection(HttpToolsProtocol):
             self.flow.pause_reading()
         self._watch()
 
-    def on_message_begin(self) -> None:
-        """Begin to count."""
+    def _begin_head(self) -> None:
+        """Begin to count, also where a head begins with empty lines: the parser tells of none."""
         self._is_in_head = self._is_in_request = True
         self._received_bytes = 0
+
+    def on_message_begin(self) -> None:
+        """Begin to count."""
+        self._begin_head()
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:

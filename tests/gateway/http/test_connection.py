@@ -2,12 +2,14 @@
 
 import asyncio
 
+import pytest
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from poe.gateway.http.connection import LimitedConnection
 from poe.gateway.http.options import GatewayOptions
 
+TIMEOUT_S = 20.0
 REQUEST = b"GET /%d HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -18,7 +20,7 @@ class Transport(asyncio.Transport):
         super().__init__()
         self.written = b""
         self.is_paused = False
-        self._is_closing = False
+        self.closed = asyncio.Event()
 
     def write(self, data):
         self.written += data
@@ -30,10 +32,10 @@ class Transport(asyncio.Transport):
         self.is_paused = False
 
     def is_closing(self):
-        return self._is_closing
+        return self.closed.is_set()
 
     def close(self):
-        self._is_closing = True
+        self.closed.set()
 
 
 class Served:
@@ -100,6 +102,33 @@ async def test_a_request_that_waits_is_not_late_with_its_head():
     connection.data_received(parts[-5:])
     served.may_answer.set()
     await turns()
+    assert connection.transport.written.count(b"HTTP/1.1 200") == 3
+    connection.connection_lost(None)
+
+
+@pytest.mark.parametrize("sent", [b"\r\n", b"\r\n" * 3, b"\r\nG"])
+async def test_a_client_that_goes_on_with_an_empty_line_has_the_time_of_a_head(sent):
+    """Else its connection would be kept for ever: it is idle no more, and no request has begun."""
+    served = Served()
+    served.may_answer.set()
+    connection = connected(served, head_timeout_s=0.01)
+    connection.data_received(REQUEST % 1)
+    await turns()
+    assert connection.transport.written.count(b"HTTP/1.1 200") == 1
+    connection.data_received(sent)
+    async with asyncio.timeout(TIMEOUT_S):
+        await connection.transport.closed.wait()
+    assert connection.transport.written.endswith(b"connection: close\r\n\r\n")
+    connection.connection_lost(None)
+
+
+async def test_an_empty_line_before_a_request_means_nothing():
+    served = Served()
+    served.may_answer.set()
+    connection = connected(served)
+    for number in range(3):
+        connection.data_received(b"\r\n" + REQUEST % number)
+        await turns()
     assert connection.transport.written.count(b"HTTP/1.1 200") == 3
     connection.connection_lost(None)
 
