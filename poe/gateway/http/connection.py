@@ -251,9 +251,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def _watch(self) -> None:
         """Have the timer run when it is to run."""
-        is_waiting = not self.pipeline and (
-            self._is_in_head or (self._is_in_request and not self._unanswered_count)
-        )
+        is_waiting = self._is_in_request and not self._unanswered_count
         if is_waiting and self._read_timer is None:
             timeout_s = self.options.head_timeout_s
             self._read_timer = self.loop.call_later(timeout_s, self._on_late)

@@ -92,17 +92,18 @@ async def test_of_requests_that_come_at_once_few_are_taken_apart_before_their_tu
     connection.connection_lost(None)
 
 
-async def test_a_request_that_waits_is_not_late_with_its_head():
+@pytest.mark.parametrize("count", [2, 3])
+async def test_a_request_that_waits_is_not_late_with_its_head(count):
     served = Served()
     connection = connected(served, head_timeout_s=0.01)
-    parts = REQUEST % 1 + REQUEST % 2 + REQUEST % 3
+    parts = b"".join(REQUEST % number for number in range(count))
     connection.data_received(parts[:-5])
     await asyncio.sleep(0.05)
     assert not connection.transport.is_closing()
     connection.data_received(parts[-5:])
     served.may_answer.set()
     await turns()
-    assert connection.transport.written.count(b"HTTP/1.1 200") == 3
+    assert connection.transport.written.count(b"HTTP/1.1 200") == count
     connection.connection_lost(None)
 
 
@@ -130,6 +131,19 @@ async def test_an_empty_line_before_a_request_means_nothing():
         connection.data_received(b"\r\n" + REQUEST % number)
         await turns()
     assert connection.transport.written.count(b"HTTP/1.1 200") == 3
+    connection.connection_lost(None)
+
+
+async def test_half_a_head_has_its_time_once_the_request_before_it_is_answered():
+    served = Served()
+    connection = connected(served, head_timeout_s=0.01)
+    connection.data_received(REQUEST % 1 + b"GET ")
+    await turns()
+    served.may_answer.set()
+    async with asyncio.timeout(TIMEOUT_S):
+        await connection.transport.closed.wait()
+    first, second = connection.transport.written.split(b"HTTP/1.1 ")[1:]
+    assert (first[:3], second[:3]) == (b"200", b"408")
     connection.connection_lost(None)
 
 
