@@ -222,6 +222,14 @@ class LimitedConnection(HttpToolsProtocol):
         if not self.transport.is_closing():
             self._parse()
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, but not where an answer is due to what came before."""
+        is_of_this = self._is_in_request and not self._is_in_head
+        if self._unanswered_count > is_of_this:
+            self.transport.close()
+        else:
+            super().send_400_response(msg)
+
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
         """Serve a request, of several that came at once the first."""
         self._served = cycle

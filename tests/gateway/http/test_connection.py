@@ -147,6 +147,17 @@ async def test_half_a_head_has_its_time_once_the_request_before_it_is_answered()
     connection.connection_lost(None)
 
 
+@pytest.mark.parametrize("sent", [b"no HTTP\r\n\r\n", b"GET /2 HTTP/1.1\r\nno header\r\n\r\n"])
+async def test_what_is_no_http_is_not_the_answer_to_the_request_before_it(sent):
+    """A 400 says that nothing was taken, and that request may be done."""
+    connection = connected(Served())
+    connection.data_received(REQUEST % 1 + sent)
+    await turns()
+    assert connection.transport.is_closing()
+    assert connection.transport.written == b""
+    connection.connection_lost(None)
+
+
 async def test_whoever_is_served_hears_that_its_client_has_gone_whatever_waits_behind():
     served = Served()
     connection = connected(served)
