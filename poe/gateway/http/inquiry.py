@@ -8,6 +8,7 @@ to the client's principal.
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol
@@ -95,7 +96,8 @@ class Inquiry:
     async def close(self) -> None:
         """Close the connection; the next question makes another one."""
         if self._opened is not None:
-            await self._drop(self._opened)
+            with suppress(PoeError):  # none was made, which those are told who wait for it
+                await self._drop(self._opened)
 
     async def ask(self, token: str, question: Question, usage: Usage) -> Ruling | None:
         """Return what the broker says; None: the token is nobody's.

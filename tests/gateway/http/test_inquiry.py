@@ -140,3 +140,18 @@ async def test_after_the_end_a_question_makes_a_connection_of_its_own():
     await inquiry.close()
     assert first.is_closed
     assert await ask(inquiry) is not None
+
+
+async def test_the_end_minds_no_broker_that_is_away():
+    """Else a gateway that is to stop would leave its clients and go."""
+    brokers = Brokers(ConnectFailed("h", 1, "away"))
+    brokers.may_connect.clear()
+    inquiry = Inquiry(brokers, 1)
+    asking = asyncio.ensure_future(ask(inquiry))
+    await asyncio.sleep(0)
+    ending = asyncio.ensure_future(inquiry.close())
+    await asyncio.sleep(0)
+    brokers.may_connect.set()
+    await ending
+    with pytest.raises(RequestRefused):
+        await asking
