@@ -73,8 +73,7 @@ class ReadRoutes:
 
     async def stop(self) -> None:
         """Let followers go."""
-        for consumer in tuple(self._followers):
-            await consumer.close()
+        await asyncio.gather(*(consumer.close() for consumer in self._followers))
 
     async def get_topics(self, request: Request) -> Response:
         """List the topics that there are."""

@@ -1,10 +1,16 @@
 """Reading topics over HTTP: pages, single messages, and events for those who follow."""
 
+import asyncio
 import json
 from contextlib import ExitStack, contextmanager
 
 import pytest
+from starlette.requests import Request
 
+from poe.errors import ConsumerClosed
+from poe.gateway.http import read
+from poe.gateway.http.admission import Admission
+from poe.gateway.http.options import GatewayOptions
 from tests.gateway.http.front import Front
 from tests.waiting import wait_until
 
@@ -198,3 +204,56 @@ def test_there_are_no_more_followers_than_allowed(node, topic):
                 return reply.status_code == 200
 
         wait_until(is_let_in, timeout_s=20)
+
+
+class Reached:
+    """Brokers of which one can be reached."""
+
+    async def check(self):
+        pass
+
+
+class Slow:
+    """A consumer that is not closed before others are told to close, too."""
+
+    def __init__(self, closing):
+        self._closing = closing
+        self._is_closed = asyncio.Event()
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        pass
+
+    async def position(self):
+        return {0: 0}
+
+    async def receive(self, timeout_s):
+        del timeout_s
+        await self._is_closed.wait()
+        raise ConsumerClosed
+
+    async def close(self):
+        await self._closing.wait()
+        self._is_closed.set()
+
+
+async def test_followers_are_let_go_together(monkeypatch):
+    """Of Kafka, to let one go takes a fifth of a second, and there may be hundreds."""
+    count = 3
+    closing = asyncio.Barrier(count)
+    monkeypatch.setattr(read, "AsyncConsumer", lambda *_, **__: Slow(closing))
+    routes = read.ReadRoutes(GatewayOptions(), Reached(), Admission(None, frozenset()))
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "headers": [(b"accept", b"text/event-stream")],
+        "query_string": b"",
+        "path_params": {"topic": "t"},
+    }
+    replies = [await routes.get_messages(Request(scope)) for _ in range(count)]
+    async with asyncio.timeout(20):
+        await routes.stop()
+        for reply in replies:
+            assert [each async for each in reply.body_iterator] == [b"id: 0\n\n"]
