@@ -46,7 +46,6 @@ from poe.gateway.http.inquiry import TTL_MAX_S
 from poe.gateway.http.options import DOWN_WAIT_S
 from poe.gateway.http.parameters import parameters_of
 from poe.gateway.http.parts import GatewayParts
-from poe.gateway.http.read import COUNT_DEFAULT
 from poe.gateway.http.record import record_of, text_member
 from poe.gateway.http.refusal import refuse
 from poe.gateway.http.reply import json_reply
@@ -201,7 +200,7 @@ class GroupRoutes:
             "limit": self._count,
             "wait_s": field.seconds(WAIT_MAX_S),
         }
-        asked = await self._fields(request, fields, set())
+        asked = {"limit": self._options.read_count} | await self._fields(request, fields, set())
         named = _member(request)
         heard = ControlRequest("group_heartbeat", 0, named)
         await self._check(request, heard)
@@ -222,7 +221,7 @@ class GroupRoutes:
             "done": field.done,
             "failed": field.failed,
         }
-        asked = {"limit": COUNT_DEFAULT} | await self._fields(request, fields, set())
+        asked = {"limit": self._options.read_count} | await self._fields(request, fields, set())
         wanted = LeaseRequest(**_member(request), bytes_max=_READ_BYTES, **asked)
         await self._check(request, wanted)
         return await self._while_wanted(request, wanted, self._lease(wanted))
@@ -293,7 +292,7 @@ class GroupRoutes:
         *,
         generation: int = 0,
         units: dict[bytes, int | None] | None = None,
-        limit: int = COUNT_DEFAULT,
+        limit: int,
         wait_s: float = 0.0,
     ) -> Response:
         """Return messages of the first unit that has some, and in which order to look next time."""

@@ -180,7 +180,11 @@ def _queues() -> Json:
 
 def _read(options: GatewayOptions) -> Json:
     page = object_of(messages=array_of({"$ref": "#/components/schemas/Message"}), next=TEXT)
-    limit = {"type": "integer", "minimum": 1, "maximum": options.read_count_max, "default": 100}
+    limit = COUNT | {
+        "minimum": 1,
+        "maximum": options.read_count_max,
+        "default": options.read_count,
+    }
     pointer = {"type": "string", "pattern": _POSITION, "default": "oldest"}
     headers = {each: {"schema": TEXT} for each in ("Poe-Next", "Poe-Pointer", "Poe-Partition")}
     content = {

@@ -5,7 +5,6 @@ from poe.gateway.http.body import JSON
 from poe.gateway.http.group_fields import GENERATION_MAX, LEASE_PATTERN, MEMBER_PATTERN
 from poe.gateway.http.groups import EXTEND_MAX_S, WAIT_MAX_S
 from poe.gateway.http.options import GatewayOptions
-from poe.gateway.http.read import COUNT_DEFAULT
 from poe.gateway.http.schema import (
     COUNT,
     OF_ALL,
@@ -52,7 +51,7 @@ def group_paths(options: GatewayOptions) -> Json:
     limit = COUNT | {
         "minimum": 1,
         "maximum": options.read_count_max,
-        "default": min(COUNT_DEFAULT, options.read_count_max),
+        "default": options.read_count,
     }
     wait_s = _seconds(WAIT_MAX_S) | {"default": 0}
     told = {"done": array_of(_done()), "failed": array_of(_failed())}

@@ -17,6 +17,7 @@ from poe.security.entry import Entry
 from poe.security.server_tls import ServerTls
 from poe.security.tls import Tls
 
+_READ_COUNT = 100
 DOWN_WAIT_S = 0.25
 """How long a request waits for a broker that lately could not be reached."""
 _LISTS: tuple[tuple[str, Callable[[object], str], str], ...] = (
@@ -186,6 +187,11 @@ class GatewayOptions:
             object.__setattr__(self, name, _list(name, getattr(self, name), parse, allowed))
         if self.edit is not None and not callable(self.edit):
             raise OptionError("edit", self.edit, "a function, or None")
+
+    @property
+    def read_count(self) -> int:
+        """Messages that are read at a time where a client does not say how many."""
+        return min(_READ_COUNT, self.read_count_max)
 
     @cached_property
     def address(self) -> ListenAddress:

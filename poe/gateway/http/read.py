@@ -46,7 +46,6 @@ from poe.gateway.http.reply import JSON, as_json, json_reply, told
 from poe.security.policy import TOPIC
 
 EVENTS = "text/event-stream"
-COUNT_DEFAULT = 100
 
 _EVENTS_COUNT = 100
 """Messages that a follower is sent at a time."""
@@ -97,7 +96,8 @@ class ReadRoutes:
 
     async def _get_page(self, request: Request) -> Response:
         parameters = parameters_of(request, {"pointer", "limit"})
-        limit = _limit(parameters.get("limit", str(COUNT_DEFAULT)), self._options.read_count_max)
+        options = self._options
+        limit = _limit(parameters.get("limit", str(options.read_count)), options.read_count_max)
         messages, position = await self._read(request, parameters, limit)
         content = {"messages": [_message(each) for each in messages], "next": position}
         return json_reply(content)

@@ -51,6 +51,18 @@ def test_a_page_says_where_the_next_one_begins(front, node, topic):
     assert page["next"] == str(pointers[-1])
 
 
+def test_without_a_limit_a_page_has_no_more_than_it_may(node, topic):
+    node.put_many(topic, [b"%d" % number for number in range(5)])
+    with Front(node, "--read-count-max", 3) as front:
+        page = front.http.get(f"/topics/{topic}").json()
+        assert [each["value"] for each in page["messages"]] == ["0", "1", "2"]
+        joined = {"mode": "shared", "topics": [topic]}
+        url = f"/groups/{topic}/members"
+        member = front.http.post(url, json=joined).json()["member"]
+        leased = front.http.post(f"{url}/{member}/lease").json()
+        assert [each["value"] for each in leased["messages"]] == ["0", "1", "2"]
+
+
 def test_the_newest_pointer_is_behind_all(front, node, topic):
     pointer = node.put(topic, b"a")
     page = front.http.get(f"/topics/{topic}?pointer=newest").json()
