@@ -12,6 +12,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -71,6 +72,7 @@ class EditHook:
         self._edit = edit
         self._timeout_s = timeout_s
         self._threads = Threads("poe-edit", _THREADS_MAX)
+        self._free = asyncio.Semaphore(_THREADS_MAX)
         self._running: dict[int, str] = {}
 
     async def edited(self, post: Post) -> Post | Answer:
@@ -110,11 +112,13 @@ class EditHook:
             _log.error("the edit hook %r still runs for %s, and is left behind", self._edit, path)
 
     async def _in_thread(self, post: Post) -> object:
+        # Waited for here: what threads that hang do not come to would be kept with them for ever.
+        await self._free.acquire()
+        loop = asyncio.get_running_loop()
         future: Future[object] = Future()
+        future.set_running_or_notify_cancel()
 
         def run() -> None:
-            if not future.set_running_or_notify_cancel():
-                return  # its time was over before a thread was free
             self._running[id(post)] = post.path
             try:
                 future.set_result(self._edit(post))
@@ -122,6 +126,12 @@ class EditHook:
                 future.set_exception(error)
             finally:
                 del self._running[id(post)]
+                with suppress(RuntimeError):  # the loop has ended meanwhile
+                    loop.call_soon_threadsafe(self._free.release)
 
-        self._threads.submit(run)
+        try:
+            self._threads.submit(run)
+        except RuntimeError:
+            self._free.release()
+            raise
         return await asyncio.wrap_future(future)

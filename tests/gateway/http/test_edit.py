@@ -1,7 +1,14 @@
 """The edit hook of a real gateway: it changes, moves, answers, rejects, fails and hangs."""
 
+import asyncio
+import gc
+import threading
+import weakref
+
 import pytest
 
+from poe.errors import RequestRefused
+from poe.gateway.http.edit import EditHook, Post
 from tests.cli.processes import complaint, poe
 from tests.gateway.http.front import Front, stored
 
@@ -65,3 +72,34 @@ def test_a_hook_that_there_is_not_is_told_before_anything_starts(name):
     run = poe("gateway", "--port", 0, "--edit", name)
     assert run.returncode == 2
     assert "MODULE:FUNCTION" in complaint(run)
+
+
+class Messages(list):
+    """Some that tell when they are gone."""
+
+
+async def test_what_a_hook_that_hangs_does_not_come_to_is_not_kept():
+    may_go_on = threading.Event()
+
+    def hang(post):
+        may_go_on.wait()
+        return post
+
+    hook = EditHook(hang, 0.01)
+    known = []
+    try:
+        for number in range(100):
+            messages = Messages([b"%d" % number])
+            known.append(weakref.ref(messages))
+            with pytest.raises(RequestRefused, match="took more than"):
+                await hook.edited(Post(b"t", messages, "/async/t", {}))
+        gc.collect()
+        assert sum(each() is not None for each in known) < 50
+    finally:
+        may_go_on.set()
+
+
+async def test_a_hook_sees_any_number_of_posts():
+    hook = EditHook(lambda post: post, 20)
+    posts = [Post(b"t", [b"%d" % number], "/async/t", {}) for number in range(100)]
+    assert await asyncio.gather(*map(hook.edited, posts)) == posts
