@@ -51,7 +51,9 @@ class PropertyRoutes:
             why = "topics of Kafka have no properties here; ask for those of Poe"
             raise RequestRefused(HTTPStatus.NOT_IMPLEMENTED, why)
         try:
-            return json_reply(_plain(await self._brokers.ask(question, self._timeout_s)))
+            # What the first refuses the next one would do: that may be another node.
+            async with self._brokers.connection(self._timeout_s) as connection:
+                return json_reply(_plain(await question(connection)))
         except OptionError as error:
             raise RequestRefused(HTTPStatus.BAD_REQUEST, str(error)) from error
 
