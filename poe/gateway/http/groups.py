@@ -62,6 +62,10 @@ _READ_BYTES = 1 << 20
 """Of the messages of one answer, unless a single one is larger."""
 _LOOK_S = 0.5
 """How often several units are looked at while nothing comes on the first of them."""
+_REVOKED_S = 1.0
+"""How long a member is not told, at most, that it is to give units up."""
+_PAUSE_S = 0.1
+"""Between two heartbeats of who waits: a node that ends holds none back."""
 _ENVELOPE_S = 10.0
 """How long is kept whether a topic's messages are envelopes: it may be deleted and made anew."""
 _TOPICS_MAX = 1000
@@ -309,18 +313,57 @@ class GroupRoutes:
                     for unit, place in places.items()
                 }
             pointers = {unit: place or 0 for unit, place in places.items()}
-            unit = await _unit_with_news(connection, pointers, wait_s)
+            # Others wait for what is to be given up, and the member is to hear of that soon.
+            first_s = min(wait_s, _REVOKED_S) if told["revoke"] else 0.0
+            unit = await _unit_with_news(connection, pointers, first_s)
+            if unit is None and wait_s and not told["revoke"]:
+                heard = {"generation": told["generation"], "owned": list(pointers)}
+                news = _unit_with_news(connection, pointers, wait_s)
+                unit, told = await self._news(news, named | heard, told)
+        keep = set(told["keep"])
         messages = []
         if unit is not None:
             messages = await self._messages_of(unit, pointers.pop(unit), limit)
             pointers[unit] = messages[-1]["pointer"] if messages else places[unit] or 0
         content = {
             "generation": told["generation"],
-            "units": [_place(*each) for each in pointers.items()],
+            "units": [_place(*each) for each in pointers.items() if each[0] in keep],
             "revoke": [name_text(each) for each in told["revoke"]],
             "messages": messages,
         }
         return json_reply(content)
+
+    async def _news(
+        self,
+        news: Coroutine[Any, Any, bytes | None],
+        asked: dict[str, Any],
+        told: dict[str, Any],
+    ) -> tuple[bytes | None, dict[str, Any]]:
+        """Return the unit with news, or what a group tells a member that is heard of meanwhile.
+
+        Who only waits would be no member any more after a session.
+        """
+        waiting, beating = asyncio.ensure_future(news), asyncio.ensure_future(self._beat(asked))
+        try:
+            await asyncio.wait({waiting, beating}, return_when=asyncio.FIRST_COMPLETED)
+            unit = waiting.result() if waiting.done() else None
+            return unit, beating.result() if beating.done() else told
+        finally:
+            for each in (waiting, beating):
+                each.cancel()
+            await asyncio.gather(waiting, beating, return_exceptions=True)
+
+    async def _beat(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Send heartbeats until the group tells of other units than the member has; return that."""
+        async with self._brokers.connection(self._options.read_timeout_s) as connection:
+            while True:
+                wait_s = self._options.read_timeout_s / 2  # the group answers within its own time
+                told: dict[str, Any] = await connection.control(
+                    "group_heartbeat", **asked, wait_s=wait_s
+                )
+                if told["revoke"] or set(told["keep"]) != set(asked["owned"]):
+                    return told
+                await asyncio.sleep(_PAUSE_S)
 
     async def _messages_of(self, unit: bytes, pointer: int, limit: int) -> list[dict[str, Any]]:
         """Read a unit as a consumer does, which finds out whether something is lost.
@@ -455,8 +498,11 @@ async def _unit_with_news(
             if await connection.span(unit, pointer, POINTER_MAX, 1, 1) is not None:
                 return unit
         left_s = until_s - time.monotonic()
-        if left_s <= 0 or not pointers:
+        if left_s <= 0:
             return None
+        if not pointers:
+            await asyncio.sleep(left_s)
+            continue
         unit, pointer = next(iter(pointers.items()))
         await connection.wait(
             unit, pointer, min(left_s, WAIT_MAX_S if len(pointers) == 1 else _LOOK_S)

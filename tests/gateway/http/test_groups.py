@@ -1,11 +1,20 @@
 """Groups over HTTP: members that share work, members that own units, and who looks after them."""
 
+import asyncio
+import json
 import socket
 import threading
 import time
+from contextlib import asynccontextmanager
 
 import pytest
+from starlette.requests import Request
 
+from poe.gateway.http.admission import Admission
+from poe.gateway.http.groups import GroupRoutes
+from poe.gateway.http.inflow import Inflow
+from poe.gateway.http.options import GatewayOptions
+from poe.gateway.http.parts import GatewayParts
 from poe.protocol import envelope
 from tests.gateway.http.front import Front
 from tests.waiting import wait_until
@@ -197,6 +206,89 @@ def test_a_second_member_gets_what_the_first_gives_up(group, node, topic):
     group.ask(first["member"], "heartbeat", generation=told["generation"], owned=told["keep"])
     other = group.ask(second["member"], "heartbeat", generation=second["generation"])
     assert sorted(told["keep"] + other["keep"]) == [f"{topic}-0", f"{topic}-1"]
+
+
+def test_a_member_that_waits_is_told_at_once_what_it_is_to_give_up(group, node, topic):
+    node.create_topic(topic, partitions=2)
+    first = group.join(mode="ordered")
+    answers = []
+    asked = {"generation": first["generation"], "wait_s": 60}
+    poll = threading.Thread(
+        target=lambda: answers.append(group.ask(first["member"], "read", **asked))
+    )
+    poll.start()
+    group.join(mode="ordered")
+    poll.join()
+    [told] = answers
+    units = [each["unit"] for each in told["units"]]
+    assert sorted(units + told["revoke"]) == [f"{topic}-0", f"{topic}-1"]
+    assert (len(units), told["messages"]) == (1, [])
+
+
+class Asked:
+    """A broker with a group, for which nothing comes; it tells what it is given to tell."""
+
+    def __init__(self, *told):
+        self.told = list(told)
+        self.heard = []
+
+    @asynccontextmanager
+    async def connection(self, timeout_s):
+        del timeout_s
+        yield self
+
+    async def control(self, op, **arguments):
+        if op == "group_positions":
+            return {}
+        assert op == "group_heartbeat"
+        self.heard.append((arguments["generation"], arguments["owned"]))
+        keep, revoke = self.told.pop(0)
+        return {"generation": 5, "keep": keep, "revoke": revoke}
+
+    async def span(self, *_):
+        return None
+
+    async def wait(self, *_):
+        await asyncio.Event().wait()
+
+
+async def read_of(broker):
+    """What a read comes to that waits for a minute."""
+    options = GatewayOptions()
+    parts = GatewayParts(options, broker, Inflow(options), Admission(None, frozenset()))
+    body = b'{"generation": 4, "wait_s": 60}'
+
+    async def receive():
+        nonlocal body
+        if body:
+            part, body = body, b""
+            return {"type": "http.request", "body": part}
+        return await asyncio.Event().wait()
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "headers": [],
+        "query_string": b"",
+        "path_params": {"group": "g", "member": NOBODY},
+    }
+    async with asyncio.timeout(20):
+        reply = await GroupRoutes(parts).post_read(Request(scope, receive))
+    return json.loads(reply.body)
+
+
+async def test_a_member_that_waits_is_heard_of_meanwhile():
+    broker = Asked(*[([b"t"], [])] * 4, ([], [b"t"]))
+    told = await read_of(broker)
+    assert told == {"generation": 5, "units": [], "revoke": ["t"], "messages": []}
+    assert broker.heard == [(4, []), *[(5, [b"t"])] * 4]
+
+
+async def test_a_member_without_units_waits_for_some():
+    broker = Asked(*[([], [])] * 3, ([b"t"], []))
+    told = await read_of(broker)
+    assert told == {"generation": 5, "units": [], "revoke": [], "messages": []}
+    assert len(broker.heard) == 4
 
 
 def test_who_left_is_fenced(group, node, topic):
