@@ -81,7 +81,10 @@ class HealthRoutes:
         if told is None or told["node"].get("is_in_cluster", True):
             with suppress(PoeError):  # it is in none, does not answer, or does not tell the gateway
                 await self._register_cluster(registry)
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        try:
+            encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        except TypeError:  # a version there is not of numbers, which it is compared with
+            encode, content_type = choose_encoder("")
         return Response(encode(registry), headers={"content-type": content_type})
 
     async def _counters(self) -> Mapping[str, Any] | None:

@@ -41,6 +41,15 @@ def test_metrics_are_those_of_the_gateway_and_of_its_producer(front, topic):
     assert any(f'topic="{topic}"' in each and each.endswith(" 1.0") for each in delivered)
 
 
+@pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
+@pytest.mark.parametrize("version", ['"0.0.4"', "abc", "1.x", "", "1.0.0", "9" * 5000])
+def test_metrics_are_told_whatever_version_is_asked_for(front, kind, version):
+    accept = f"{kind};version={version};q=0.5, */*;q=0.1"
+    reply = front.http.get("/metrics", headers={"Accept": accept})
+    assert reply.status_code == 200, reply.text
+    assert "poe_node_up 1.0" in reply.text
+
+
 def test_no_client_can_make_metrics_without_end(front):
     def count():
         return front.http.get("/metrics").text.count('route="other"')
