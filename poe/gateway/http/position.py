@@ -38,7 +38,7 @@ def start_of(text: str) -> Start:
     if _PARTITIONS.fullmatch(text):
         pairs = [each.split(":") for each in text.split(",")]
         position = {int(partition): int(pointer) for partition, pointer in pairs}
-        if len(position) == len(pairs):
+        if len(position) == len(pairs) and max(position.values()) <= POINTER_MAX:
             return position
     why = f"pointer {text!r:.100} is none; use a pointer, oldest, newest, or what `next` has told"
     raise RequestRefused(HTTPStatus.BAD_REQUEST, why)

@@ -97,7 +97,7 @@ def test_a_topic_that_there_is_not_is_told(front):
     "query",
     ["limit=0", "limit=-1", "limit=1001", "limit=x", "limit=%D9%A3", "limit=1e3", "pointer=x",
      "pointer=-5", "pointer=0:x", "pointer=" + "9" * 19, "pointer=%ff", "pionter=1", "pointer=1,2",
-     "pointer=1&pointer=2", "limit=1&limit=1", "pointer=0:1,0:2"],
+     "pointer=1&pointer=2", "limit=1&limit=1", "pointer=0:1,0:2", "pointer=0:" + "9" * 19],
 )  # fmt: skip
 def test_a_wrong_parameter_is_told(front, topic, query):
     reply = front.http.get(f"/topics/{topic}?{query}")
