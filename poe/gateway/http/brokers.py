@@ -3,7 +3,9 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
@@ -14,6 +16,8 @@ from poe.protocol import DescribedTopic
 from poe.protocol.server import Server
 
 T = TypeVar("T")
+
+_KAFKA_THREADS = 4
 
 REFUSED_WAIT_S: Final = 10.0
 """How seldom a broker is tried that has refused the credentials: it tells of that late, and as long
@@ -42,6 +46,8 @@ class Brokers:
         self._kafka = kafka
         self._connect_timeout_s = connect_timeout_s
         self._clock = clock
+        # Of their own: while brokers are away they hang, and others have bodies to take apart.
+        self._threads = ThreadPoolExecutor(_KAFKA_THREADS, "poe-kafka-topics")
         self._tried_s: dict[Server, float] = {}
         """When those were tried last that have refused the credentials, and not taken any since."""
 
@@ -65,9 +71,15 @@ class Brokers:
         Raises:
             PoeError: no broker answers in time.
         """
-        if self.is_kafka:
-            return await asyncio.to_thread(self._topics_of_kafka, timeout_s)
-        return await self.ask(_names, timeout_s)
+        if not self.is_kafka:
+            return await self.ask(_names, timeout_s)
+        asked = partial(self._topics_of_kafka, timeout_s)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, asked)
+        except TimeoutError as error:
+            reason = f"no answer within {timeout_s:g} s"
+            raise self._url.servers[0].unreachable(reason) from error
 
     async def health(self, timeout_s: float) -> str:
         """Have one of them answer, and return how it is: `ok`, or `refusing`, since it has no room.

@@ -1,9 +1,16 @@
-"""How seldom the gateway tries a broker that lets it in no more: each try takes a place there."""
+"""How seldom the gateway tries a broker that lets it in no more: each try takes a place there.
+
+And what becomes of those who ask brokers of Kafka that are away.
+"""
+
+import asyncio
+import threading
 
 import pytest
 
 from poe.client.url import parse_url
 from poe.errors import AuthenticationFailed, ConnectFailed
+from poe.gateway.http.body import NDJSON, messages_in
 from poe.gateway.http.brokers import REFUSED_WAIT_S, Brokers
 from poe.security.entry import Entry
 
@@ -76,3 +83,19 @@ async def test_a_broker_that_is_away_is_tried_each_time(tried):
     door = Door(a=ConnectFailed("a", 5555, "Connection refused"))
     await tried(door, [0, 1, 2])
     assert len(door.knocked) == 3
+
+
+async def test_brokers_of_kafka_that_are_away_keep_nobody_else_waiting(monkeypatch):
+    """Who asks for topics is told in time, however many ask, and large bodies are taken apart."""
+    may_end = threading.Event()
+    monkeypatch.setattr(Brokers, "_topics_of_kafka", lambda *_: may_end.wait())
+    brokers = Brokers(parse_url("kafka://a", Entry()), {}, 1.0)
+    try:
+        async with asyncio.timeout(20):
+            asked = [brokers.topics(0.1) for _ in range(100)]
+            told = await asyncio.gather(*asked, return_exceptions=True)
+            assert {type(each) for each in told} == {ConnectFailed}
+            lines = b"1\n" * 20_000
+            assert len(await messages_in(NDJSON, lines, None, None, 100_000)) == 20_000
+    finally:
+        may_end.set()
