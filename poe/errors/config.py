@@ -1,6 +1,7 @@
 """1xx: configuration that cannot be used."""
 
 from poe.errors.root import PoeError
+from poe.errors.short_text import short_repr
 
 
 class ConfigError(PoeError):
@@ -18,7 +19,7 @@ class OptionError(ConfigError):
         self.key = key
         self.value = value
         self.allowed = allowed
-        super().__init__(f"option {key!r} is {value!r}; use {allowed}")
+        super().__init__(f"option {key!r} is {short_repr(value)}; use {allowed}")
 
 
 class UnknownOption(OptionError):
@@ -30,4 +31,4 @@ class UnknownOption(OptionError):
         self.key = key
         self.value = None
         self.allowed = allowed
-        ConfigError.__init__(self, f"option {key!r} is not known; use {allowed}")
+        ConfigError.__init__(self, f"option {short_repr(key)} is not known; use {allowed}")

@@ -30,6 +30,21 @@ def test_a_topic_goes_through_its_life(front, node, topic):
     assert f"{topic}-1" not in names
 
 
+@pytest.mark.parametrize("opened", [b'{"partitions": ', b'{"keep_unread": ', b'{"max_age": '])
+def test_what_can_just_be_read_is_told_in_few_words(front, topic, opened):
+    """Clients nest as deep as Python reads, which may be deeper than it writes."""
+    for depth in range(900, 1000):
+        content = opened + b"[" * depth + b"]" * depth + b"}"
+        reply = front.http.put(f"/topics/{topic}/properties", content=content)
+        assert (reply.status_code, depth) == (400, depth)
+    content = opened + b'"%b"}' % (b"a" * 100_000)
+    reply = front.http.put(f"/topics/{topic}/properties", content=content)
+    assert reply.status_code == 400
+    assert len(reply.text) < 5000
+    reply = front.http.put(f"/topics/{topic}/properties", json={"a" * 100_000: 1})
+    assert len(reply.text) < 5000
+
+
 @pytest.mark.parametrize(
     ("method", "content", "status"),
     [
