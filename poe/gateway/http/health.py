@@ -6,6 +6,7 @@ GET /metrics    counts and times, as Prometheus reads them
 GET /disco      the name of this process, as of kafboy's Erlang node
 """
 
+import asyncio
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
@@ -79,8 +80,10 @@ class HealthRoutes:
             told = await self._counters()
             registry.register(NodeMetrics(told, self._topic_labels))
         if told is None or told["node"].get("is_in_cluster", True):
-            with suppress(PoeError):  # it is in none, does not answer, or does not tell the gateway
-                await self._register_cluster(registry)
+            # It is in none, does not answer in time, or does not tell the gateway.
+            with suppress(PoeError, TimeoutError):
+                async with asyncio.timeout(_NODE_S):
+                    await self._register_cluster(registry)
         try:
             encode, content_type = choose_encoder(request.headers.get("accept", ""))
         except TypeError:  # a version there is not of numbers, which it is compared with
@@ -88,11 +91,11 @@ class HealthRoutes:
         return Response(encode(registry), headers={"content-type": content_type})
 
     async def _counters(self) -> Mapping[str, Any] | None:
-        """Return what the node has counted; None where it does not answer, or is older."""
+        """Return what the node has counted; None where it does not answer in time, or is older."""
         try:
-            async with self._brokers.connection(_NODE_S) as connection:
+            async with asyncio.timeout(_NODE_S), self._brokers.connection(_NODE_S) as connection:
                 return await connection.counters()
-        except PoeError:
+        except (PoeError, TimeoutError):
             return None
 
     async def _register_cluster(self, registry: CollectorRegistry) -> None:

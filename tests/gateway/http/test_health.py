@@ -1,8 +1,14 @@
 """What the gateway tells of itself: health, metrics, and the document of its routes."""
 
+import asyncio
+from contextlib import asynccontextmanager
+
 import pytest
+from starlette.requests import Request
 
 from poe import Node
+from poe.gateway.http import health
+from poe.gateway.http.options import GatewayOptions
 from tests.gateway.http.front import Front
 from tests.waiting import wait_until
 
@@ -48,6 +54,26 @@ def test_metrics_are_told_whatever_version_is_asked_for(front, kind, version):
     reply = front.http.get("/metrics", headers={"Accept": accept})
     assert reply.status_code == 200, reply.text
     assert "poe_node_up 1.0" in reply.text
+
+
+class Silent:
+    """A broker of which nothing is heard, however long one waits."""
+
+    is_kafka = False
+
+    @asynccontextmanager
+    async def connection(self, timeout_s):
+        del timeout_s
+        await asyncio.Event().wait()
+        yield
+
+
+async def test_metrics_do_not_wait_for_a_node_for_longer_than_those_who_read_them(monkeypatch):
+    monkeypatch.setattr(health, "_NODE_S", 0.01)
+    routes = health.HealthRoutes(GatewayOptions(), Silent())
+    async with asyncio.timeout(20):
+        reply = await routes.get_metrics(Request({"type": "http", "headers": []}))
+    assert b"poe_node_up 0.0" in reply.body
 
 
 def test_no_client_can_make_metrics_without_end(front):
