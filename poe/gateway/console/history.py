@@ -122,6 +122,15 @@ def rates(before: Sample, after: Sample) -> dict[str, float]:
     }
 
 
+class _Topic:
+    """A topic that somebody has looked at."""
+
+    def __init__(self) -> None:
+        self.series = Series()
+        self.partitions: Sequence[bytes] = ()
+        """Those of which the node tells what was done."""
+
+
 class _Watched:
     """A group that somebody has looked at."""
 
@@ -143,7 +152,7 @@ class History:
         self._ask_lag = ask_lag
         self._clock = clock
         self._node = Series()
-        self._topics: OrderedDict[bytes, Series] = OrderedDict()
+        self._topics: OrderedDict[bytes, _Topic] = OrderedDict()
         self._last: tuple[Sample, Told] | None = None
         self._topic_rates: dict[bytes, dict[str, float]] = {}
         self._sparks: dict[bytes, deque[float]] = {}
@@ -199,9 +208,10 @@ class History:
         self._note_refusals(now_s, told)
         self._last = sample, told
         self._node.add(sample)
-        for topic, series in self._topics.items():
-            row = told["topics"].get(topic, {})
-            series.add(Sample(now_s, epoch, {each: row.get(each, 0) for each in TOTALS}, {}))
+        for topic in self._topics.values():
+            rows = [told["topics"].get(each, {}) for each in topic.partitions]
+            sums = {name: sum(row.get(name, 0) for row in rows) for name in TOTALS}
+            topic.series.add(Sample(now_s, epoch, sums, {}))
 
     def watch(self, group: str) -> Sequence[GroupSample]:
         """Return how far a group was behind, and look it up for an hour from now on."""
@@ -214,9 +224,12 @@ class History:
         watched.looked_s = self._clock()
         return watched.samples
 
-    def spark(self, topic: bytes) -> list[float]:
+    def spark(self, *partitions: bytes) -> list[float]:
         """Return the newest rates of puts onto a topic; none where nothing was put lately."""
-        return list(self._sparks.get(topic, ()))
+        some = [self._sparks[each] for each in partitions if each in self._sparks]
+        count = max(map(len, some), default=0)
+        whole = ([0.0] * (count - len(each)) + list(each) for each in some)
+        return [sum(each) for each in zip(*whole, strict=True)]
 
     @property
     def appeared(self) -> Sequence[bytes]:
@@ -270,21 +283,24 @@ class History:
         """Return what the node has done."""
         return self._node.told(is_day=is_day)
 
-    def of_topic(self, topic: bytes, *, is_day: bool) -> dict[str, Any]:
-        """Return what was done with a topic since somebody looks at it."""
+    def of_topic(
+        self, topic: bytes, partitions: Sequence[bytes], *, is_day: bool
+    ) -> dict[str, Any]:
+        """Return what was done with a topic since somebody looks at it: with its partitions."""
         if topic not in self._topics:
-            self._topics[topic] = Series()
+            self._topics[topic] = _Topic()
             while len(self._topics) > _TOPICS_MAX:
                 self._topics.popitem(last=False)
         self._topics.move_to_end(topic)
-        return self._topics[topic].told(is_day=is_day)
+        self._topics[topic].partitions = partitions
+        return self._topics[topic].series.told(is_day=is_day)
 
     def rates(self) -> dict[str, float]:
         """Return what the node does in a second now."""
         return self._node.rates()
 
     def topic_rates(self) -> Mapping[bytes, Mapping[str, float]]:
-        """Return the same of those topics with which anything was done, by name."""
+        """Return the same of those partitions with which anything was done, by name."""
         return self._topic_rates
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
@@ -17,6 +17,7 @@ from poe.gateway.http.refusal import refuse
 from poe.protocol import DescribedPartition, DescribedTopic
 from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
+from poe.topic_properties import partition_of
 
 _AT_ONCE: Final = 25
 """Topics of which is asked at the same time, so that others get their turns at the node."""
@@ -29,11 +30,11 @@ async def get_topics(visit: Visit) -> object:
     """Return a page of topics; what one has is looked up for those alone that are shown."""
     asked = paged(visit, "name", "rate")
     history = visit.look.history
-    rates = history.topic_rates()
     async with visit.node() as connection:
         lags = await visit.look.lags.ask(connection)
         wanted = asked.filter.casefold()
         names = await connection.topic_names()
+        rates = rates_by_topic(history.topic_rates(), names)
         if wanted:
             names = [each for each in names if wanted in topic_text(each).casefold()]
         names.sort(reverse=asked.is_descending)
@@ -52,7 +53,7 @@ async def get_topics(visit: Visit) -> object:
             **named(name),
             **_held(each),
             "rates": rates.get(name, {}),
-            "spark": history.spark(name),
+            "spark": history.spark(*_partitions(each)),
             "groups": _readers(each, lags),
         }
         for name, each in zip(shown, described, strict=True)
@@ -107,7 +108,9 @@ async def get_topic(visit: Visit) -> object:
         "segments_total": len(segments),
         "groups": _readers(found, lags),
         "producers": safe(told_of(producers[:_PRODUCERS_MAX])),
-        "rates": visit.look.history.topic_rates().get(topic, {}),
+        "rates": _added(
+            visit.look.history.topic_rates().get(each, {}) for each in _partitions(found)
+        ),
     }
 
 
@@ -116,9 +119,10 @@ async def get_topic_history(visit: Visit) -> object:
     topic = visit.name("topic")
     is_day = visit.choice("range", "hour", "day") == "day"
     async with visit.node() as connection:
-        if await connection.find_topic(topic) is None:
-            raise UnknownTopic(topic)
-    return visit.look.history.of_topic(topic, is_day=is_day)
+        found = await connection.find_topic(topic)
+    if found is None:
+        raise UnknownTopic(topic)
+    return visit.look.history.of_topic(topic, _partitions(found), is_day=is_day)
 
 
 async def post_topics(visit: Visit) -> object:
@@ -156,6 +160,30 @@ async def delete_topic(visit: Visit) -> object:
     return {}
 
 
+def rates_by_topic(
+    rates: Mapping[bytes, Mapping[str, float]], names: Iterable[bytes]
+) -> dict[bytes, dict[str, float]]:
+    """Return what is done with topics in a second, of what the node tells of their partitions."""
+    known = set(names)
+    found: dict[bytes, list[Mapping[str, float]]] = {}
+    for part, each in rates.items():
+        place = None if part in known else partition_of(part)
+        found.setdefault(part if place is None else place[0], []).append(each)
+    return {topic: _added(some) for topic, some in found.items()}
+
+
+def _added(rates: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for each in rates:
+        for name, value in each.items():
+            sums[name] = sums.get(name, 0) + value
+    return sums
+
+
+def _partitions(found: DescribedTopic | None) -> list[bytes]:
+    return [] if found is None else [each.topic for each in found.partitions]
+
+
 def _held(found: DescribedTopic | None) -> dict[str, Any]:
     """Return what a topic holds; of one that is gone by now, nothing."""
     parts = () if found is None else found.partitions
@@ -181,8 +209,7 @@ def _roles(parts: Sequence[DescribedPartition]) -> str:
 
 def _readers(found: DescribedTopic | None, lags: Mapping[str, Units]) -> list[dict[str, Any]]:
     """Return the groups that read a topic, and how far each is behind."""
-    parts = () if found is None else found.partitions
-    rows = of_topic(lags, [each.topic for each in parts])
+    rows = of_topic(lags, _partitions(found))
     return [{**named(row.pop("group").encode()), **row} for row in rows]
 
 

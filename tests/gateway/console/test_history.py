@@ -1,6 +1,7 @@
 """Rates that the console makes of what a node has counted."""
 
 from poe.gateway.console.history import INTERVAL_S, GroupSample, History, pace_of
+from poe.gateway.console.topics import rates_by_topic
 
 
 async def nobody(*_):
@@ -69,29 +70,55 @@ def test_an_hour_is_kept_at_five_seconds_and_a_day_at_a_minute():
 def test_a_topic_has_a_history_from_when_it_was_looked_at():
     clock = Clock()
     history = history_of(clock, told(0), told(10))
-    assert history.of_topic(b"orders", is_day=False) == {"times_s": [], "series": {}}
+    assert history.of_topic(b"orders", [b"orders"], is_day=False) == {"times_s": [], "series": {}}
     for count in (20, 45):
         history.take(told(count))
         clock.now_s += INTERVAL_S
-    assert history.of_topic(b"orders", is_day=False)["series"]["messages_in"] == [5]
+    assert history.of_topic(b"orders", [b"orders"], is_day=False)["series"]["messages_in"] == [5]
 
 
 def test_no_more_topics_are_remembered_than_are_allowed():
     clock = Clock()
     history = History(nobody, nobody, clock)
     for number in range(201):
-        history.of_topic(b"%d" % number, is_day=False)
+        history.of_topic(b"%d" % number, [b"orders"], is_day=False)
     for count in (1, 2):
         history.take(told(count))
         clock.now_s += INTERVAL_S
-    assert len(history.of_topic(b"1", is_day=False)["times_s"]) == 1
-    assert history.of_topic(b"0", is_day=False)["times_s"] == []
+    assert len(history.of_topic(b"1", [b"orders"], is_day=False)["times_s"]) == 1
+    assert history.of_topic(b"0", [b"orders"], is_day=False)["times_s"] == []
 
 
 def test_a_topic_with_puts_has_a_spark_though_nobody_looks():
     history = history_of(Clock(), told(0), told(10), told(10), told(60))
     assert history.spark(b"orders") == [2, 0, 10]
     assert history.spark(b"others") == []
+
+
+def told_of_partitions(first, second):
+    """What a node tells of a topic that was made with two partitions."""
+    others = told(second, topic=b"orders-1")["topics"]
+    rows = told(first, topic=b"orders-0")
+    return {**rows, "topics": rows["topics"] | others}
+
+
+def test_what_is_done_with_a_topic_is_what_is_done_with_its_partitions():
+    clock, parts = Clock(), [b"orders-0", b"orders-1"]
+    history = history_of(clock, told_of_partitions(0, 0))
+    history.of_topic(b"orders", parts, is_day=False)
+    for first, second in ((0, 0), (10, 20), (10, 40)):
+        history.take(told_of_partitions(first, second))
+        clock.now_s += INTERVAL_S
+    assert history.of_topic(b"orders", parts, is_day=False)["series"]["messages_in"] == [6, 4]
+    assert history.spark(*parts) == [6, 4]
+    rates = rates_by_topic(history.topic_rates(), [b"orders", b"others"])
+    assert rates[b"orders"]["messages_in"] == 4
+
+
+def test_a_topic_whose_name_ends_in_a_number_is_no_partition():
+    rates = {b"week": {"messages_in": 1.0}, b"week-1": {"messages_in": 2.0}}
+    assert rates_by_topic(rates, [b"week", b"week-1"]) == rates
+    assert rates_by_topic(rates, [b"week"]) == {b"week": {"messages_in": 3.0}}
 
 
 def test_what_was_refused_in_the_last_hour_is_told_by_its_name():
