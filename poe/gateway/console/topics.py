@@ -68,12 +68,12 @@ async def get_topic(visit: Visit) -> object:
         found = await connection.find_topic(topic)
         if found is None:
             raise UnknownTopic(topic)
-        segments = []
-        with suppress(UnknownTopic):  # nothing was put onto it yet
-            segments = await connection.segments(topic)
         lags = await visit.look.lags.ask(connection)
+        segments: list[dict[str, Any]] = []
         producers: list[dict[str, Any]] = []
         for each in found.partitions[:_PARTITIONS_ASKED]:
+            with suppress(UnknownTopic):  # nothing was put onto it yet
+                segments += await connection.segments(each.topic)
             with suppress(PoeError):  # nothing was put onto it yet, or this user may not know
                 told = await connection.producers(each.topic)
                 producers += [{"partition": topic_text(each.topic), **row} for row in told]
@@ -88,8 +88,8 @@ async def get_topic(visit: Visit) -> object:
                 **named(each.topic),
                 "messages": each.messages,
                 "bytes": each.bytes,
-                "oldest": str(each.oldest),
-                "newest": str(each.newest),
+                "oldest": str(each.oldest or 0),
+                "newest": str(each.newest or 0),
                 "segments": each.segments,
                 "roles": each.roles,
             }
@@ -105,7 +105,7 @@ async def get_topic(visit: Visit) -> object:
             }
             for each in segments[-_SEGMENTS_MAX:]
         ],
-        "segments_total": len(segments),
+        "segments_total": sum(each.segments for each in found.partitions),
         "groups": _readers(found, lags),
         "producers": safe(told_of(producers[:_PRODUCERS_MAX])),
         "rates": _added(
