@@ -16,20 +16,20 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.responses import Response
 
-from poe.errors import (
-    RequestRefused,
-    UnknownTopic,
-)
+from poe.client.async_socket import AsyncSocket
+from poe.errors import PoeError, RequestRefused, UnknownTopic
 from poe.gateway.console import judging
 from poe.gateway.console.level import Level
 from poe.gateway.console.live import SingleView
-from poe.gateway.console.look import Look
+from poe.gateway.console.look import BROKEN, Look
 from poe.gateway.console.reading import Pair, before, decoded, one, preview, read, row
 from poe.gateway.console.visit import Row, Visit, named, paged, pointer_of, searched_text
+from poe.gateway.http.group_fields import name_text
 from poe.gateway.http.refusal import refuse
-from poe.protocol import envelope
+from poe.protocol import DescribedTopic, envelope
 from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
+from poe.topic_properties import partition_of
 
 SHOWN_BYTES: Final = 1 << 20
 """Of a message that was opened; the rest can be downloaded."""
@@ -68,15 +68,28 @@ async def get_messages(visit: Visit) -> object:
                 pairs = await before(connection, topic, last, part.first_ordinal or 0, limit)
             else:
                 pairs = await read(connection, topic, at if place == "after" else 0, limit)
+        parts = await _partitions(connection, found)
     return {
         **named(topic),
         "envelope": found.properties.envelope,
-        "partitions": [named(each.topic) for each in found.partitions],
+        "partitions": [named(each) for each in parts],
         "oldest": str(0 if part is None else part.oldest),
         "newest": str(0 if part is None else part.newest),
         "total": 0 if part is None else part.messages,
         "rows": [row(*each, is_enveloped=found.properties.envelope) for each in pairs],
     }
+
+
+async def _partitions(connection: AsyncSocket, found: DescribedTopic) -> list[bytes]:
+    """Return all partitions of the topic of which this one is a partition."""
+    parts = [each.topic for each in found.partitions]
+    place = partition_of(found.name)
+    if parts == [found.name] and place is not None:
+        with suppress(PoeError):  # there is none of that name, or this user may not know
+            told = await connection.describe(place[0])
+            others = [each.topic for each in told.partitions]
+            parts = others if found.name in others else parts
+    return parts
 
 
 async def get_value(visit: Visit) -> object:
@@ -265,23 +278,34 @@ async def get_instant(visit: Visit) -> object:
     at = visit.number("time_us", time.time_ns() // 1000, 0, POINTER_MAX)
     asked = paged(visit, "name")
     wanted = asked.filter.casefold()
-    rows = []
     async with visit.node() as connection:
         found = [
             each for each in await connection.topic_names() if wanted in topic_text(each).casefold()
         ]
         limit = min(asked.limit, _INSTANT_MAX)
-        for name in found[asked.offset : asked.offset + limit]:
-            pairs: list[Pair] = []
-            is_enveloped = False
-            with suppress(UnknownTopic):  # nothing was put onto it yet, or it is gone
-                topic = await connection.describe(name)
-                is_enveloped = topic.properties.envelope
-                if topic.partitions:
-                    pairs = await before(connection, topic.partitions[0].topic, at, 0, 1)
-            last = [row(*pair, is_enveloped=is_enveloped) for pair in pairs]
-            rows.append({**named(name), "last": last[0] if last else None})
+        rows = [
+            {**named(name), **await _last_at(connection, name, at)}
+            for name in found[asked.offset : asked.offset + limit]
+        ]
     return {"rows": rows, "total": len(found), "time_us": str(at)}
+
+
+async def _last_at(connection: AsyncSocket, topic: bytes, at: int) -> dict[str, Any]:
+    """Return the last message of a topic at one time, and the partition that has it."""
+    told: dict[str, Any] = {"last": None, "partition": name_text(topic), "error": None}
+    try:
+        found = await connection.describe(topic)
+        for each in found.partitions[:1]:
+            told["partition"] = name_text(each.topic)
+            for pair in await before(connection, each.topic, at, 0, 1):
+                told["last"] = row(*pair, is_enveloped=found.properties.envelope)
+    except UnknownTopic:  # nothing was put onto it yet, or it is gone
+        pass
+    except BROKEN:
+        raise
+    except PoeError as error:  # this user may not read it, or its storage fails, or is damaged
+        told["error"] = str(error)
+    return told
 
 
 async def _tail(look: Look, argument: str, place: str | None) -> AsyncGenerator[tuple[object, str]]:

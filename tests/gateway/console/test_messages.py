@@ -266,6 +266,25 @@ def test_all_topics_are_seen_as_they_were_at_one_time(console, topic):
         assert (row["last"] and row["last"]["preview"]) == shown
 
 
+def test_one_of_several_partitions_is_looked_at_and_the_others_are_told(console, topic):
+    console.node.create_topic(topic, partitions=2)
+    put(console, f"{topic}-0", b"in the first")
+    put(console, f"{topic}-1", b"in the second")
+    for number, shown in enumerate(("in the first", "in the second")):
+        told = console.http.get(f"messages/{topic}-{number}").json()
+        assert [each["preview"] for each in told["rows"]] == [shown]
+        assert [each["id"] for each in told["partitions"]] == [f"{topic}-0", f"{topic}-1"]
+    (row,) = rows(console.http.get("instant", params={"filter": topic}))
+    assert (row["last"]["preview"], row["partition"]) == ("in the first", f"{topic}-0")
+
+
+def test_a_topic_whose_name_ends_in_a_number_is_no_partition(console, topic):
+    put(console, topic, b"x")
+    put(console, f"{topic}-1", b"y")
+    told = console.http.get(f"messages/{topic}-1").json()
+    assert [each["id"] for each in told["partitions"]] == [f"{topic}-1"]
+
+
 def test_a_dump_as_parquet_holds_each_message(console, topic, tmp_path):
     pq = pytest.importorskip("pyarrow.parquet", reason="needs the extra spark")
     console.node.create_topic(topic, envelope=True)

@@ -15,7 +15,8 @@ PASSWORD = "correct horse battery staple"
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
     made = House(tmp_path_factory.mktemp("house"), "--console", "--console-level", "destroy")
-    made.users.password("alice", PASSWORD)
+    for each in ("alice", "bob"):
+        made.users.password(each, PASSWORD)
     made.users.write()
     with made as house:
         yield house
@@ -40,6 +41,17 @@ def test_a_user_logs_in_and_may_what_the_node_allows_and_no_more(house):
         names = [each["name"] for each in alice.get("topics").json()["rows"]]
         assert names == ["alice.own"]
         assert state_of(alice) == {"is_in_cluster": False, "is_told": False}
+
+
+def test_a_topic_that_a_user_may_not_read_says_so_beside_the_others(house):
+    house.node.put("absent", b"x")
+    with client(house) as bob:
+        assert bob.post("login", json={"user": "bob", "password": PASSWORD}).status_code == 200
+        reply = bob.get("instant")
+        assert reply.status_code == 200, reply.text
+        (row,) = reply.json()["rows"]
+        assert (row["name"], row["last"]) == ("absent", None)
+        assert "not authorized to read" in row["error"]
 
 
 @pytest.mark.parametrize(

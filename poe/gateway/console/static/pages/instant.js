@@ -1,8 +1,8 @@
 import { html, useGet, useQuery, Page, Field, Table, Link, ErrorLine, timeText } from "../kit.js";
 
 const COLUMNS = [
-  { key: "name", title: "Topic", render: (row) => html`<${Link} page="messages" query=${{ topic: row.id, place: "after", at: row.last ? String(BigInt(row.last.pointer) - 1n) : undefined }}>${row.name}<//>` },
-  { key: "time", title: "Its last message then", render: (row) => (row.last ? timeText(row.last.pointer) : html`<span class="quiet">none yet</span>`) },
+  { key: "name", title: "Topic", render: (row) => html`<${Link} page="messages" query=${{ topic: row.partition, place: "after", at: row.last ? String(BigInt(row.last.pointer) - 1n) : undefined }}>${row.name}<//>` },
+  { key: "time", title: "Its last message then", render: (row) => (row.last ? timeText(row.last.pointer) : html`<span class="quiet">${row.error ?? "none yet"}</span>`) },
   { key: "preview", title: "Message", render: (row) => html`<div class="code line">${row.last?.preview ?? ""}</div>` },
 ];
 
