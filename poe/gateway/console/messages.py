@@ -100,8 +100,8 @@ async def get_value(visit: Visit) -> object:
         is_enveloped = (await connection.describe(topic)).properties.envelope
     if form == "auto" and is_enveloped:
         form = "envelope"
-    told = {"pointer": str(pointer), "bytes": len(message), "is_cut": len(message) > SHOWN_BYTES}
-    return {**told, **decoded(message[:SHOWN_BYTES], form, is_whole=len(message) <= SHOWN_BYTES)}
+    told = {"pointer": str(pointer), "bytes": len(message)}
+    return {**told, **decoded(message, form, SHOWN_BYTES)}
 
 
 async def get_raw(visit: Visit) -> Response:

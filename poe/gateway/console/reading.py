@@ -81,33 +81,50 @@ def preview(content: bytes, size: int = PREVIEW_BYTES) -> dict[str, Any]:
     return {"form": "hex", "preview": part[:256].hex(" ")}
 
 
-def decoded(content: bytes, form: str, *, is_whole: bool) -> dict[str, Any]:
-    """Return a message as text that people read, and in which form that is."""
+def decoded(content: bytes, form: str, size: int) -> dict[str, Any]:
+    """Return a message as text that people read, and in which form that is; `size` bytes of it.
+
+    `is_exact` says whether the message is what is told, all of it, so that it can be put again.
+    """
     if form == "envelope":
         try:
             held = envelope.decode(content)
         except InvalidEnvelope as error:
-            return {**decoded(content, "auto", is_whole=is_whole), "error": str(error)}
-        headers = {
-            name: value.decode(errors="replace") for name, value in (held.headers or {}).items()
+            return {**decoded(content, "auto", size), "is_exact": False, "error": str(error)}
+        headers = held.headers or {}
+        beside = [held.key or b"", *headers.values()]
+        inner = decoded(held.value or b"", "auto", size)
+        return {
+            **inner,
+            "key": None if held.key is None else held.key[:size].decode(errors="replace"),
+            "headers": {
+                name: value[:size].decode(errors="replace") for name, value in headers.items()
+            },
+            "is_tombstone": held.value is None,
+            "is_exact": inner["is_exact"]
+            and held.value is not None
+            and all(len(each) <= size and _is_text(each) for each in beside),
         }
-        key = None if held.key is None else held.key.decode(errors="replace")
-        inner = decoded(held.value or b"", "auto", is_whole=is_whole)
-        return {**inner, "key": key, "headers": headers, "is_tombstone": held.value is None}
+    part, is_cut = content[:size], len(content) > size
     if form == "msgpack":
         try:
-            text = repr(msgpack.unpackb(content, strict_map_key=False))
+            text = repr(msgpack.unpackb(part, strict_map_key=False))
         # The last two: what Python cannot hold, as a list for a key.
         except (ValueError, msgpack.UnpackException, TypeError, RecursionError) as error:
             why = f"cannot be shown as msgpack: {error}"
-            return {**decoded(content, "auto", is_whole=is_whole), "error": why}
-        return {"form": "msgpack", "text": text}
-    shown = None if form == "hex" else _preview_all(content, is_whole=is_whole)
+            return {**decoded(content, "auto", size), "error": why}
+        return {"form": "msgpack", "text": text, "is_cut": False, "is_exact": False}
+    shown = None if form == "hex" else _preview_all(part, is_whole=not is_cut)
+    is_exact = shown is not None and not is_cut
     if shown is None and form in {"text", "json"}:
-        shown = content.decode(errors="replace")
+        shown = part.decode(errors="replace")
     if shown is None:
-        return {"form": "hex", "text": content.hex(" ")}
-    return {"form": "text", "text": shown}
+        return {"form": "hex", "text": part.hex(" "), "is_cut": is_cut, "is_exact": False}
+    return {"form": "text", "text": shown, "is_cut": is_cut, "is_exact": is_exact}
+
+
+def _is_text(content: bytes) -> bool:
+    return _preview_all(content, is_whole=True) is not None
 
 
 def _preview_all(content: bytes, *, is_whole: bool) -> str | None:

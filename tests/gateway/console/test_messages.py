@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from poe.node import Node
+from poe.protocol import envelope
 from poe.record import POINTER_MAX
 from tests.gateway.console.conftest import Shown
 
@@ -103,6 +104,50 @@ def test_a_message_is_decoded_as_was_asked(console, topic, form, shown):
     ).json()
     assert found["text"].startswith(shown)
     assert ("error" in found) == (form == "envelope")
+
+
+def opened(console, topic, pointer, **asked):
+    reply = console.http.get(f"messages/{topic}/value", params={"pointer": pointer, **asked})
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+def test_a_large_message_with_an_envelope_is_shown_as_one(console, topic):
+    console.node.create_topic(topic, envelope=True)
+    put(console, topic, envelope.encode(b"key", b"v" * (2 << 20), {"h": b"x"}))
+    (row,) = rows(console.http.get(f"messages/{topic}"))
+    found = opened(console, topic, row["pointer"])
+    assert "error" not in found
+    assert (found["key"], found["headers"], found["is_cut"]) == ("key", {"h": "x"}, True)
+    assert found["text"] == "v" * (1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("message", "is_exact"),
+    [
+        (envelope.encode(b"key", b"value", {"h": b"x"}), True),
+        (envelope.encode(b"", b""), True),
+        (envelope.encode(b"\xff", b"value"), False),
+        (envelope.encode(b"key", b"\xff"), False),
+        (envelope.encode(b"key", b"value", {"h": b"\xff"}), False),
+        (envelope.encode(b"key", None), False),
+        (b"no envelope", False),
+    ],
+)
+def test_only_what_is_shown_as_it_is_can_be_put_again_as_it_is_shown(
+    console, topic, message, is_exact
+):
+    console.node.create_topic(topic, envelope=True)
+    put(console, topic, message)
+    (row,) = rows(console.http.get(f"messages/{topic}"))
+    assert opened(console, topic, row["pointer"])["is_exact"] is is_exact
+
+
+def test_bytes_that_are_shown_as_text_are_not_what_is_shown(console, topic):
+    put(console, topic, b"a\xff")
+    (row,) = rows(console.http.get(f"messages/{topic}"))
+    found = opened(console, topic, row["pointer"], **{"as": "text"})
+    assert (found["text"], found["is_exact"]) == ("a\ufffd", False)
 
 
 @pytest.mark.parametrize("message", [b"\x81\x90\xc0", b"\x91" * 1020 + b"\xc0"])

@@ -16,7 +16,7 @@ function Opened({ topic, pointer, onClose }) {
   const { data, error } = useGet(`messages/${topic}/value`, { pointer, as: form });
   const [edited, setEdited] = useState(null);
   const [failed, setFailed] = useState(null);
-  const again = () => send("POST", `messages/${topic}`, { value: edited, ...(data.key ? { key: data.key } : {}), ...(data.headers && Object.keys(data.headers).length ? { headers: data.headers } : {}) })
+  const again = () => send("POST", `messages/${topic}`, { value: edited, ...(data.key == null ? {} : { key: data.key }), ...(data.headers && Object.keys(data.headers).length ? { headers: data.headers } : {}) })
     .then((found) => { say(`put again at ${found.pointer}`); onClose(); }, setFailed);
   const text = data ? pretty(data, form) : "";
   return html`<${Dialog} title=${`Message ${pointer}`} onClose=${onClose}><div class="stack"><${ErrorLine} error=${error ?? failed} />
@@ -27,7 +27,7 @@ function Opened({ topic, pointer, onClose }) {
         <button type="button" onClick=${() => navigator.clipboard.writeText(text).then(() => say("copied"))}>Copy</button>
         <a href=${`/console/api/messages/${topic}/raw?pointer=${pointer}`} download>Download</a>
         ${data.key ? html`<${Link} page="follow" query=${{ text: data.key, at: pointer }}>Follow its key<//>` : null}<${Link} page="instant" query=${{ time_us: pointer }}>All topics then<//>
-        ${edited === null && !data.is_cut && data.form === "text" ? html`<${Button} level="operate" onClick=${() => setEdited(data.text)}>Put again…<//>` : null}</div>
+        ${edited === null && data.is_exact ? html`<${Button} level="operate" onClick=${() => setEdited(data.text)}>Put again…<//>` : null}</div>
       ${edited === null ? html`<pre tabindex="0">${text}</pre>` : html`<${Field} label="Value"><textarea rows="10" value=${edited} onInput=${(event) => setEdited(event.target.value)} /><//><div class="fields"><button type="button" class="main" onClick=${again}>Put</button></div>`}` : null}
     <form method="dialog"><button>Close</button></form></div><//>`;
 }
