@@ -1,6 +1,5 @@
 """The pages of groups, and of those who report: pipelines and mappings."""
 
-import time
 from contextlib import suppress
 from typing import Any, Final
 
@@ -92,7 +91,7 @@ async def get_group_history(visit: Visit) -> object:
     name = group_name(visit)
     async with visit.node() as connection:
         units = await connection.control("group_lag", group=name)
-        loss = await _loss(connection, units)
+        loss = await loss_of(connection, units)
     samples = visit.look.history.watch(name)
     pace = pace_of(samples)
     return {
@@ -105,14 +104,13 @@ async def get_group_history(visit: Visit) -> object:
     }
 
 
-async def _loss(connection: AsyncSocket, units: Units) -> dict[str, float | None]:
+async def loss_of(connection: AsyncSocket, units: Units) -> dict[str, float | None]:
     """Return how long topics keep messages, and when the group loses the first of those unread."""
     default = None
     with suppress(PoeError):  # of the node's options only who administers it is told
         default = (await connection.config()).get("max_age", {}).get("value")
     keeps: list[float] = []
     losses: list[float] = []
-    now_us = time.time() * 1e6
     for unit, row in list(units.items())[:_UNITS_MAX]:
         with suppress(PoeError):  # it is gone
             properties = (await connection.describe(unit)).properties
@@ -120,8 +118,8 @@ async def _loss(connection: AsyncSocket, units: Units) -> dict[str, float | None
             if not isinstance(age_s, int | float) or properties.keep_unread:
                 continue
             keeps.append(age_s)
-            if row["messages"] and row["position"]:
-                losses.append(age_s - (now_us - row["position"]) / 1e6)
+            if row["messages"]:
+                losses.append(age_s - row["seconds"])
     loss_s = max(0.0, min(losses)) if losses else None
     return {"keeps_s": min(keeps, default=None), "loss_s": loss_s}
 

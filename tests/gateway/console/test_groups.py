@@ -3,6 +3,8 @@
 import pytest
 
 from poe.client import Consumer, Queue
+from poe.gateway.console.groups import loss_of
+from poe.protocol import DescribedTopic
 from poe.protocol import socket as connect
 from tests.waiting import wait_until
 
@@ -112,6 +114,25 @@ def test_what_a_group_will_lose_is_told(console, topic):
     told = console.http.get(f"groups/{topic}/history").json()
     assert told["keeps_s"] == 3600
     assert 3500 < told["loss_s"] <= 3600
+
+
+class Keeper:
+    """Answers as a node whose topics keep messages for 100 s."""
+
+    async def config(self):
+        return {"max_age": {"value": 100.0}}
+
+    async def describe(self, topic):
+        return DescribedTopic(topic, b"", 0, 0)
+
+
+@pytest.mark.parametrize("position", [None, 1])
+async def test_a_group_loses_the_oldest_message_that_it_has_not_read(position):
+    """How long ago it has read the one before does not matter, nor whether it has read any."""
+    unread = {"position": position, "newest": 2, "messages": 1, "seconds": 30.0}
+    all_read = {"position": 2, "newest": 2, "messages": 0, "seconds": 0.0}
+    units = {b"orders": unread, b"quiet": all_read}
+    assert await loss_of(Keeper(), units) == {"keeps_s": 100.0, "loss_s": 70.0}
 
 
 def test_a_shadow_reads_again_and_disturbs_nobody(console, group, topic):
