@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from poe.client.url import parse_url
 from poe.errors import AuthenticationFailed, OptionError, PoeError, RequestRefused
-from poe.gateway.console.sessions import IDLE_S, Sessions
+from poe.gateway.console.sessions import Sessions
 from poe.gateway.console.visit import Visit
 from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.options import GatewayOptions
@@ -20,6 +20,9 @@ from poe.security.entry import Entry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_COOKIE_S: Final = 400 * 24 * 3600
+"""As long as browsers keep one. When its session has ended is known here alone: not how long ago
+somebody has logged in counts, but how long ago the session was used."""
 _ANSWER_S: Final = 35.0
 """The broker tells of a wrong password late, and later each time: up to 30 s."""
 
@@ -67,7 +70,7 @@ class Entrance:
         reply.set_cookie(
             cookie_of(visit.request),
             secret,
-            max_age=int(IDLE_S),
+            max_age=_COOKIE_S,
             path="/console",
             secure=visit.request.url.scheme == "https",
             httponly=True,

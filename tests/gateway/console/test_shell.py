@@ -6,6 +6,7 @@ import re
 import httpx
 import pytest
 
+from poe.gateway.console.sessions import IDLE_S
 from poe.node import Node
 from tests.gateway.console.conftest import Shown
 from tests.waiting import wait_until
@@ -63,6 +64,14 @@ def test_the_cookie_is_for_this_browser_and_no_script(console):
         assert "HttpOnly" in cookie
         assert "SameSite=strict" in cookie
         assert "Path=/console" in cookie
+
+
+def test_a_browser_keeps_the_cookie_for_as_long_as_its_session_is_used(console):
+    with console.client() as client:
+        reply = client.post("login", json={"token": console.token})
+        console.read_token()
+        age_s = int(re.search("Max-Age=([0-9]+)", reply.headers["set-cookie"])[1])
+    assert age_s > 100 * IDLE_S
 
 
 def test_whoever_logs_out_is_out(console):
