@@ -12,6 +12,7 @@ from poe.client.group.dead_letter import DeadLetter
 from poe.client.group.redrive import Choice, dead_letter_topic, discard, redrive, redriver
 from poe.client.url import parse_url
 from poe.errors import ConnectFailed, InvalidEnvelope, PoeError, RequestRefused, UnknownGroup
+from poe.gateway.console.lags import UNREACHED
 from poe.gateway.console.level import Level
 from poe.gateway.console.look import Look
 from poe.gateway.console.reading import Pair, before, one, preview, read
@@ -114,10 +115,13 @@ async def get_dead(visit: Visit) -> object:
     asked = paged(visit, "name")
     wanted = asked.filter.casefold()
     rows: list[dict[str, Any]] = []
-    looked = 0
+    looked, are_reached = 0, True
     async with visit.node() as connection:
         for each in await connection.control("groups"):
             group = str(each["group"])
+            if each["mode"] == UNREACHED:
+                are_reached = False
+                continue
             if each["mode"] == "ordered" and not group.startswith("mapping."):
                 continue
             if wanted not in group.casefold() or group.endswith(".redrive"):
@@ -130,7 +134,8 @@ async def get_dead(visit: Visit) -> object:
                 if held.pairs:
                     rows.append({**named(group.encode()), **_reasons(held)})
     shown = rows[asked.offset : asked.offset + asked.limit]
-    return {"rows": shown, "total": len(rows), "is_whole": looked <= _GROUPS_MAX}
+    is_whole = are_reached and looked <= _GROUPS_MAX
+    return {"rows": shown, "total": len(rows), "is_whole": is_whole}
 
 
 async def get_good(visit: Visit) -> object:

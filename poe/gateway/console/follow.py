@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from poe.client.async_socket import AsyncSocket
 from poe.errors import InvalidEnvelope, NotAuthorized, PoeError, UnknownTopic
+from poe.gateway.console.lags import BROKEN
 from poe.gateway.console.level import Level
-from poe.gateway.console.look import BROKEN
 from poe.gateway.console.reading import one, row
 from poe.gateway.console.visit import Row, Visit, named, searched_text
 from poe.protocol import envelope

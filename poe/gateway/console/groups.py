@@ -1,12 +1,13 @@
 """The pages of groups, and of those who report: pipelines and mappings."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
 from poe.client.async_socket import AsyncSocket
 from poe.errors import PoeError
 from poe.gateway.console.history import pace_of
-from poe.gateway.console.lags import Units, lag_of
+from poe.gateway.console.lags import UNREACHED, Units, lag_of
 from poe.gateway.console.level import Level
 from poe.gateway.console.visit import Row, Visit, group_name, named, paged, pointer_of, safe
 from poe.gateway.http.group_fields import told_of
@@ -34,17 +35,20 @@ async def get_groups(visit: Visit) -> object:
                 **named(each["group"].encode()),
                 "mode": each["mode"],
                 "topics": [named(topic) for topic in each["topics"]],
-                **await _behind(connection, each["group"]),
+                **await _behind(connection, each),
             }
             for each in found[asked.offset : asked.offset + asked.limit]
         ]
     return {"rows": rows, "total": len(found)}
 
 
-async def _behind(connection: AsyncSocket, group: str) -> dict[str, Any]:
+async def _behind(connection: AsyncSocket, group: Mapping[str, Any]) -> dict[str, Any]:
     """Return how far a group is behind as a whole; nothing where that is not known."""
+    if group["mode"] == UNREACHED:
+        why = "nobody can be asked for it just now: nodes of its cluster are down"
+        return {"lag": None, "lag_s": None, "error": why}
     try:
-        lag = await connection.control("group_lag", group=group)
+        lag = await connection.control("group_lag", group=group["group"])
     except PoeError as error:  # it was deleted, or its topics were, or this user may not know
         return {"lag": None, "lag_s": None, "error": str(error)}
     messages, seconds = lag_of(lag)

@@ -3,17 +3,27 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Final, Protocol
 
-from poe.errors import PoeError
+from poe.errors import CallTimeout, ConnectionClosed, PoeError, RemoteProtocolError
 
 GROUPS_MAX: Final = 50
 """Groups of which is asked, first ones by name."""
+UNREACHED: Final = "unreached"
+"""In place of the mode of a group, in lists: who knows how far it is cannot be asked."""
 _FRESH_S: Final = 4.0
+_TIME_S: Final = 10.0
+"""So long is asked at most: a group may wait for nodes that are down."""
 
 Units = Mapping[bytes, Mapping[str, Any]]
 """Of a group by partition, as the op `group_lag` answers."""
+
+
+Lagging = Mapping[str, Units]
+"""By group."""
+BROKEN: Final = (CallTimeout, ConnectionClosed, RemoteProtocolError)
+"""After these a connection is not used again."""
 
 
 class Asked(Protocol):
@@ -29,26 +39,39 @@ class Lags:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._asked_s = float("-inf")
-        self._found: Mapping[str, Units] = {}
+        self._found: Lagging = {}
         self._asking = asyncio.Lock()
         self.is_whole = True
-        """Whether there were no more groups than are asked for."""
+        """Whether all groups were asked for, and have answered."""
 
-    async def ask(self, connection: Asked) -> Mapping[str, Units]:
-        """Return lags by group and partition, of a few seconds ago at most."""
+    async def ask(self, node: Callable[[], AbstractAsyncContextManager[Asked]]) -> Lagging:
+        """Return lags by group and partition, of a few seconds ago at most.
+
+        Raises:
+            PoeError: the node cannot be asked.
+        """
         async with self._asking:  # who comes meanwhile gets the same, and no older ones
             if self._clock() >= self._asked_s + _FRESH_S:
-                self._found = await self._find(connection)
+                self._found = await self._find(node)
                 self._asked_s = self._clock()
             return self._found
 
-    async def _find(self, connection: Asked) -> Mapping[str, Units]:
-        groups = sorted(str(each["group"]) for each in await connection.control("groups"))
-        self.is_whole = len(groups) <= GROUPS_MAX
+    async def _find(self, node: Callable[[], AbstractAsyncContextManager[Asked]]) -> Lagging:
         found: dict[str, Units] = {}
-        for group in groups[:GROUPS_MAX]:
-            with suppress(PoeError):  # it was deleted meanwhile, or this user may not know
-                found[group] = await connection.control("group_lag", group=group)
+        self.is_whole = False
+        # Over a connection of its own: an answer that is not waited for holds up those behind it.
+        with suppress(TimeoutError, CallTimeout):
+            async with asyncio.timeout(_TIME_S), node() as connection:
+                rows = await connection.control("groups")
+                reached = sorted(str(each["group"]) for each in rows if each["mode"] != UNREACHED)
+                for group in reached[:GROUPS_MAX]:
+                    try:
+                        found[group] = await connection.control("group_lag", group=group)
+                    except BROKEN:
+                        raise
+                    except PoeError:  # it was deleted meanwhile, or this user may not know
+                        continue
+                self.is_whole = len(rows) == len(reached) <= GROUPS_MAX
         return found
 
 
@@ -59,7 +82,7 @@ def lag_of(units: Units) -> tuple[int, float]:
     return messages, max((row["seconds"] or 0 for row in rows), default=0)
 
 
-def behind(lags: Mapping[str, Units]) -> list[dict[str, Any]]:
+def behind(lags: Lagging) -> list[dict[str, Any]]:
     """Return the groups that are behind, those that are most first."""
     rows = []
     for group, units in lags.items():
@@ -69,7 +92,7 @@ def behind(lags: Mapping[str, Units]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: -row["messages"])
 
 
-def of_topic(lags: Mapping[str, Units], partitions: Iterable[bytes]) -> list[dict[str, Any]]:
+def of_topic(lags: Lagging, partitions: Iterable[bytes]) -> list[dict[str, Any]]:
     """Return the groups that read some partitions, and how far behind each is there."""
     wanted = set(partitions)
     rows = []

@@ -12,16 +12,9 @@ from typing import Final
 
 from poe.client.async_socket import AsyncSocket
 from poe.client.url import parse_url
-from poe.errors import (
-    AuthenticationFailed,
-    CallTimeout,
-    ConnectFailed,
-    ConnectionClosed,
-    PoeError,
-    RemoteProtocolError,
-)
+from poe.errors import AuthenticationFailed, ConnectFailed, PoeError
 from poe.gateway.console.history import History, Told
-from poe.gateway.console.lags import Lags
+from poe.gateway.console.lags import BROKEN, Lags
 from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.options import GatewayOptions
 from poe.security.entry import Entry
@@ -32,8 +25,6 @@ _CONNECTING_MAX: Final = 2
 long takes one of the few places that it has for the gateway's address."""
 SILENCE_S: Final = 30.0
 """So late it says that at most: as long no user is tried again whose login was not answered."""
-BROKEN: Final = (CallTimeout, ConnectionClosed, RemoteProtocolError)
-"""After these a connection is not used again."""
 
 
 class Look:

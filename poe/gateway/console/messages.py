@@ -19,9 +19,10 @@ from starlette.responses import Response
 from poe.client.async_socket import AsyncSocket
 from poe.errors import PoeError, RequestRefused, UnknownTopic
 from poe.gateway.console import judging
+from poe.gateway.console.lags import BROKEN
 from poe.gateway.console.level import Level
 from poe.gateway.console.live import SingleView
-from poe.gateway.console.look import BROKEN, Look
+from poe.gateway.console.look import Look
 from poe.gateway.console.reading import Pair, before, decoded, one, preview, read, row
 from poe.gateway.console.visit import Row, Visit, named, paged, pointer_of, searched_text
 from poe.gateway.http.group_fields import name_text

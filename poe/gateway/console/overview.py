@@ -22,9 +22,9 @@ _BEHIND_MAX: Final = 10
 async def overview_of(look: Look) -> dict[str, Any]:
     """Return what the overview shows; rates are those of the last interval."""
     told = await look.counters()
+    lags = await look.lags.ask(look.node)
     async with look.node() as connection:
         health = await connection.control("health")
-        lags = await look.lags.ask(connection)
         recent, options = [], {}
         if told["node"]:  # else who looks does not administer it
             recent = await _recent(connection, told["node"]["newest_event"], look.history.appeared)
@@ -50,6 +50,7 @@ async def overview_of(look: Look) -> dict[str, Any]:
         "disk": disk_of(node.get("disk_free_bytes"), min_free, rates.get("bytes_in")),
         "behind": [{**named(row.pop("group").encode()), **row} for row in slow[:_BEHIND_MAX]],
         "behind_total": len(slow),
+        "is_behind_whole": look.lags.is_whole,
         "refused": look.history.refused_lately() if node else {},
         "troubles": troubles,
         "gaps": health.get("gaps_count", 0),

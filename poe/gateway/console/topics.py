@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from poe.errors import PoeError, UnknownTopic
-from poe.gateway.console.lags import Units, of_topic
+from poe.gateway.console.lags import Lagging, of_topic
 from poe.gateway.console.level import Level
 from poe.gateway.console.visit import Row, Visit, named, paged, pointer_of, safe
 from poe.gateway.http.body import properties_in
@@ -30,8 +30,8 @@ async def get_topics(visit: Visit) -> object:
     """Return a page of topics; what one has is looked up for those alone that are shown."""
     asked = paged(visit, "name", "rate")
     history = visit.look.history
+    lags = await visit.look.lags.ask(visit.node)
     async with visit.node() as connection:
-        lags = await visit.look.lags.ask(connection)
         wanted = asked.filter.casefold()
         names = await connection.topic_names()
         rates = rates_by_topic(history.topic_rates(), names)
@@ -68,7 +68,6 @@ async def get_topic(visit: Visit) -> object:
         found = await connection.find_topic(topic)
         if found is None:
             raise UnknownTopic(topic)
-        lags = await visit.look.lags.ask(connection)
         segments: list[dict[str, Any]] = []
         producers: list[dict[str, Any]] = []
         for each in found.partitions[:_PARTITIONS_ASKED]:
@@ -77,6 +76,7 @@ async def get_topic(visit: Visit) -> object:
             with suppress(PoeError):  # nothing was put onto it yet, or this user may not know
                 told = await connection.producers(each.topic)
                 producers += [{"partition": topic_text(each.topic), **row} for row in told]
+    lags = await visit.look.lags.ask(visit.node)
     return {
         **named(topic),
         **_held(found),
@@ -207,7 +207,7 @@ def _roles(parts: Sequence[DescribedPartition]) -> str:
     return " ".join(f"{counts[role]} {role}" for role in "wrh" if counts[role])
 
 
-def _readers(found: DescribedTopic | None, lags: Mapping[str, Units]) -> list[dict[str, Any]]:
+def _readers(found: DescribedTopic | None, lags: Lagging) -> list[dict[str, Any]]:
     """Return the groups that read a topic, and how far each is behind."""
     rows = of_topic(lags, _partitions(found))
     return [{**named(row.pop("group").encode()), **row} for row in rows]

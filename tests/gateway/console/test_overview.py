@@ -1,7 +1,11 @@
 """The overview: what is behind, how long the disk lasts, what was done."""
 
+import asyncio
+from contextlib import nullcontext
+
 import pytest
 
+from poe.errors import ConnectionClosed
 from poe.gateway.console.lags import Lags, behind, of_topic
 from poe.gateway.console.overview import disk_of
 from poe.protocol import socket as connect
@@ -30,30 +34,67 @@ def test_those_who_are_behind_most_come_first():
 
 
 class Node:
-    """Answers about groups, and counts how often."""
+    """Answers about groups, and counts how often; some groups have another answer, or none."""
 
-    def __init__(self, groups):
+    def __init__(self, groups, answers=None, modes=None):
         self.groups = groups
+        self.answers = answers or {}
+        self.modes = modes or {}
         self.count = 0
 
     async def control(self, op, **arguments):
         self.count += 1
         if op == "groups":
-            return [{"group": each} for each in self.groups]
+            modes = self.modes
+            return [{"group": each, "mode": modes.get(each, "shared")} for each in self.groups]
+        if arguments["group"] in self.answers:
+            await self.answers[arguments["group"]]()
         return {arguments["group"].encode(): lag(1)}
 
+    async def asked(self, lags):
+        return await lags.ask(lambda: nullcontext(self))
 
-@pytest.mark.asyncio
+
+async def nothing_happens():
+    """Stand for a group whose nodes are down."""
+    await asyncio.Event().wait()
+
+
 async def test_lags_are_asked_for_once_in_a_while_and_of_so_many():
     now_s = 0.0
     lags, node = Lags(lambda: now_s), Node([f"{each:02}" for each in range(60)])
-    found = await lags.ask(node)
+    found = await node.asked(lags)
     assert (len(found), lags.is_whole) == (50, False)
-    assert await lags.ask(node) is found
+    assert await node.asked(lags) is found
     assert node.count == 51
     now_s = 5.0
-    await lags.ask(node)
+    await node.asked(lags)
     assert node.count == 102
+
+
+async def test_a_group_that_does_not_answer_is_not_waited_for_for_ever(monkeypatch):
+    monkeypatch.setattr("poe.gateway.console.lags._TIME_S", 0.05)
+    lags = Lags()
+    node = Node(["a", "b", "c"], {"b": nothing_happens})
+    assert list(await node.asked(lags)) == ["a"]
+    assert lags.is_whole is False
+
+
+async def test_a_group_that_nobody_can_be_asked_for_is_not_asked_for():
+    lags, node = Lags(), Node(["a", "b"], {"a": nothing_happens}, {"a": "unreached"})
+    assert list(await node.asked(lags)) == ["b"]
+    assert lags.is_whole is False
+
+
+async def test_what_a_connection_has_told_before_it_was_lost_is_not_taken_for_all():
+    async def lost():
+        raise ConnectionClosed
+
+    lags, node = Lags(lambda: 0.0), Node(["a", "b"], {"b": lost})
+    with pytest.raises(ConnectionClosed):
+        await node.asked(lags)
+    node.answers = {}
+    assert list(await node.asked(lags)) == ["a", "b"]
 
 
 def test_it_tells_the_disk_and_who_is_behind(console, topic):

@@ -41,5 +41,5 @@ export default function Dead({ query }) {
   const { data, error, reload } = useGet("dead", { filter: query.filter, offset: query.offset });
   useLive("overview", reload);
   return html`<${Page} title="Dead letters"><${ErrorLine} error=${error} /><div class="fields"><${Field} label="Filter"><input type="search" value=${query.filter ?? ""} onInput=${(event) => setQuery({ filter: event.target.value, offset: undefined })} /><//></div>
-    ${data ? html`<section aria-label="Dead letters"><${Table} columns=${COLUMNS} rows=${data.rows} total=${data.total} rowKey=${(row) => row.id} caption="Groups that have given up messages" empty="Nobody has given up a message that is still to be dealt with." />${data.is_whole ? null : html`<p class="quiet">Not all groups were asked; filter for others.</p>`}</section>` : null}<//>`;
+    ${data ? html`<section aria-label="Dead letters"><${Table} columns=${COLUMNS} rows=${data.rows} total=${data.total} rowKey=${(row) => row.id} caption="Groups that have given up messages" empty="Nobody has given up a message that is still to be dealt with." />${data.is_whole ? null : html`<p class="quiet">Not all groups were asked: there are too many, so filter for others, or nodes of their cluster are down.</p>`}</section>` : null}<//>`;
 }

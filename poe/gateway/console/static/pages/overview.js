@@ -25,7 +25,7 @@ export default function Overview() {
       <${Card} title="Connections" note=${limits.connections_max && `of ${limits.connections_max}`}><${Num} n=${node.connections} /><//>
       <${Card} title="In flight" note=${limits.in_flight_max && `of ${bytesText(limits.in_flight_max)}`}><${Bytes} n=${node.in_flight_bytes} /><//>
       <${Card} title="Disk free" note=${disk.full_s === null ? disk.min_free === null ? "" : `${bytesText(disk.min_free)} stay free` : `full in ${durationText(disk.full_s)} at this rate`}>${disk.free === null ? "–" : html`<${Bytes} n=${disk.free} />`}<//>
-      <${Card} title="Groups behind" note=${data.behind.length ? html`most: <${Link} page="group" query=${{ group: data.behind[0].id }}>${data.behind[0].name}<//>` : "all are up to date"}><${Num} n=${data.behind_total} /><//>
+      <${Card} title="Groups behind" note=${data.behind.length ? html`most: <${Link} page="group" query=${{ group: data.behind[0].id }}>${data.behind[0].name}<//>${data.is_behind_whole ? "" : ", of those that were asked"}` : data.is_behind_whole ? "all are up to date" : "not all were asked"}><${Num} n=${data.behind_total} /><//>
       <${Card} title="Read only" note="topics"><${Num} n=${node.read_only ?? 0} /><//>
       <${Card} title="Memory"><${Bytes} n=${node.memory_bytes} /><//>
       <${Card} title="Processor" note="of one core">${rates.cpu_s === undefined ? "–" : `${Math.round(rates.cpu_s * 100)} %`}<//>
