@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from poe.errors import PoeError
@@ -160,20 +161,25 @@ class History:
         self._refused: deque[tuple[float, Counter[str]]] = deque(maxlen=_HOUR // _MINUTE_S + 1)
         self._appeared: deque[bytes] = deque(maxlen=_APPEARED_MAX)
         self._sampled = asyncio.Event()
-        self.error: PoeError | None = None
-        """Why there was no answer the last time; None where there was one."""
 
     async def run(self) -> None:
         """Ask until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._sample_node())
+            # Beside it: a group may wait long for nodes that are down.
+            tasks.create_task(self._sample_groups())
+
+    async def _sample_node(self) -> None:
         while True:
-            try:
+            with suppress(PoeError):  # it is away
                 self.take(await self._ask())
-                await self._look_at_groups()
-                self.error = None
-            except PoeError as error:
-                self.error = error
             self._sampled.set()
             self._sampled = asyncio.Event()
+            await asyncio.sleep(INTERVAL_S)
+
+    async def _sample_groups(self) -> None:
+        while True:
+            await self._look_at_groups()
             await asyncio.sleep(INTERVAL_S)
 
     @property
@@ -244,10 +250,9 @@ class History:
         return dict(sorted(grown.items(), key=lambda each: -each[1]))
 
     async def _look_at_groups(self) -> None:
-        now_s = self._clock()
         for name, watched in list(self._groups.items()):
-            if now_s > watched.looked_s + _HOUR:
-                del self._groups[name]
+            if self._clock() > watched.looked_s + _HOUR:
+                self._groups.pop(name, None)  # unless others were looked at meanwhile, too many
                 continue
             try:
                 units = await self._ask_lag(name)
@@ -256,7 +261,7 @@ class History:
             put_per_s = sum(
                 self._topic_rates.get(unit, {}).get("messages_in", 0.0) for unit in units
             )
-            watched.samples.append(GroupSample(now_s, *lag_of(units), put_per_s))
+            watched.samples.append(GroupSample(self._clock(), *lag_of(units), put_per_s))
 
     def _draw_sparks(self) -> None:
         for topic in self._topic_rates:

@@ -1,5 +1,7 @@
 """Rates that the console makes of what a node has counted."""
 
+import asyncio
+
 from poe.gateway.console.history import INTERVAL_S, GroupSample, History, pace_of
 from poe.gateway.console.topics import rates_by_topic
 
@@ -153,3 +155,23 @@ def test_the_pace_of_a_group_is_what_it_takes_and_what_comes():
     assert pace_of(still) == (10.0, None)
     done = [GroupSample(5.0 * n, 0, 0.0, 10.0) for n in range(5)]
     assert pace_of(done) == (10.0, 0.0)
+
+
+async def test_a_group_that_does_not_answer_holds_up_no_rates(monkeypatch):
+    monkeypatch.setattr("poe.gateway.console.history.INTERVAL_S", 0.001)
+    asked: list[int] = []
+
+    async def count():
+        asked.append(1)
+        return told(len(asked))
+
+    async def wait(_group):
+        await asyncio.Event().wait()
+
+    history = History(count, wait)
+    history.watch("whose nodes are down")
+    running = asyncio.create_task(history.run())
+    async with asyncio.timeout(20):
+        while len(asked) < 3:
+            await history.next_sample()
+    running.cancel()
