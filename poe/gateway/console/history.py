@@ -87,7 +87,10 @@ class Series:
         self._day: deque[Sample] = deque(maxlen=_DAY // _MINUTE_S + 1)
 
     def add(self, sample: Sample) -> None:
-        """Take one that is newer than all others."""
+        """Take one; those that would be newer are of before the clock was put back."""
+        for ring in (self._hour, self._day):
+            while ring and ring[-1].time_s >= sample.time_s:
+                ring.pop()
         self._hour.append(sample)
         if not self._day or sample.time_s - self._day[-1].time_s >= _MINUTE_S:
             self._day.append(sample)
@@ -155,6 +158,7 @@ class History:
         self._node = Series()
         self._topics: OrderedDict[bytes, _Topic] = OrderedDict()
         self._last: tuple[Sample, Told] | None = None
+        self._gone: Counter[str] = Counter()
         self._topic_rates: dict[bytes, dict[str, float]] = {}
         self._sparks: dict[bytes, deque[float]] = {}
         self._groups: OrderedDict[str, _Watched] = OrderedDict()
@@ -195,7 +199,9 @@ class History:
         """Keep what the node has told now."""
         now_s, node = self._clock(), told["node"]
         epoch = int(node.get("started_us", 0))
-        totals: Counter[str] = Counter()
+        if self._last is not None:
+            self._note_gone(self._last, epoch, told)
+        totals = self._gone.copy()
         for row in told["topics"].values():
             for name in TOTALS:
                 totals[name] += row.get(name, 0)
@@ -272,6 +278,16 @@ class History:
             if not any(values) and len(values) == _SPARK_COUNT:
                 del self._sparks[topic]
 
+    def _note_gone(self, last: tuple[Sample, Told], epoch: int, told: Told) -> None:
+        """Keep what was done with topics that were deleted: totals only grow."""
+        if last[0].epoch != epoch:
+            self._gone.clear()
+            return
+        for topic, old in last[1]["topics"].items():
+            row = told["topics"].get(topic, {})
+            if any(row.get(name, 0) < old.get(name, 0) for name in TOTALS):
+                self._gone.update({name: old.get(name, 0) for name in TOTALS})
+
     def _note_refusals(self, now_s: float, told: Told) -> None:
         """Keep what was refused in all, a minute apart; a node that starts anew begins at zero."""
         total: Counter[str] = Counter(told["node"].get("refused", {}))
@@ -279,6 +295,10 @@ class History:
             total.update(row.get("refused", {}))
         if self._refused and sum(total.values()) < sum(self._refused[-1][1].values()):
             self._refused.clear()
+        while self._refused and self._refused[-1][0] > now_s:  # the clock was put back
+            self._refused.pop()
+        while len(self._refused) > 1 and self._refused[1][0] <= now_s - _HOUR:  # it was away
+            self._refused.popleft()
         if self._refused and now_s < self._refused[-1][0] + _MINUTE_S and len(self._refused) > 1:
             self._refused[-1] = self._refused[-1][0], total
         else:

@@ -51,6 +51,36 @@ def test_a_node_that_has_started_anew_makes_a_gap_and_no_wrong_rate():
     assert history.topic_rates()[b"orders"]["messages_in"] == 2
 
 
+def test_a_topic_that_is_deleted_takes_nothing_from_the_rate_of_the_others():
+    both = told(1000)
+    both["topics"] |= told(5, topic=b"others")["topics"]
+    history = history_of(Clock(), both, told(15, topic=b"others"), told(25, topic=b"others"))
+    assert history.of_node(is_day=False)["series"]["messages_in"] == [2, 2]
+
+
+def test_what_is_put_onto_a_topic_that_was_made_anew_counts():
+    history = history_of(Clock(), told(1000), told(10), told(20))
+    assert history.of_node(is_day=False)["series"]["messages_in"] == [2, 2]
+
+
+def test_a_day_and_what_was_refused_do_not_wait_for_a_clock_that_was_put_back():
+    clock = Clock()
+    history = history_of(clock, *(told(each, refused={"QueueBusy": each}) for each in range(100)))
+    clock.now_s -= 86_400
+    for each in range(100, 120):
+        history.take(told(each, refused={"QueueBusy": each}))
+        clock.now_s += INTERVAL_S
+    for is_day, count in ((False, 19), (True, 1)):
+        times = history.of_node(is_day=is_day)["times_s"]
+        assert len(times) == count
+        assert times == sorted(times)
+    clock.now_s += 3600
+    history.take(told(120, refused={"QueueBusy": 119}))
+    clock.now_s += INTERVAL_S
+    history.take(told(121, refused={"QueueBusy": 119}))
+    assert history.refused_lately() == {}
+
+
 def test_gauges_are_as_they_were_and_totals_are_rates():
     history = history_of(
         Clock(),
