@@ -188,7 +188,11 @@ def _key(content: bytes) -> bytes | None:
 async def post_redrive(visit: Visit) -> object:
     """Put back one letter, those with a reason, or all that nobody has dealt with."""
     group, given = group_name(visit), await visit.body()
-    choice = await _choice(visit, group, given, set())
+    choice = _choice(given, set())
+    letter = await _chosen(visit, group, choice)
+    if letter is not None and not ((letter.message or letter.pointer) and letter.origin):
+        why = "this letter holds no message: it was gone before it was given up"
+        raise RequestRefused(HTTPStatus.CONFLICT, why)
     return await _deal(visit, group, "puts back", redrive, choice)
 
 
@@ -197,17 +201,28 @@ async def post_discard(visit: Visit) -> object:
     group, given = group_name(visit), await visit.body()
     if given.get("name") != group:
         refuse(f"type the name of the group to discard its dead letters: {group!r:.200}")
-    choice = await _choice(visit, group, given, {"name"})
+    choice = _choice(given, {"name"})
+    await _chosen(visit, group, choice)
     return await _deal(visit, group, "discards", discard, choice)
 
 
-async def _choice(
-    visit: Visit, group: str, given: dict[str, Any], others: set[str]
-) -> Choice | None:
+async def _chosen(visit: Visit, group: str, choice: Choice | None) -> DeadLetter | None:
+    """Return the letter that is meant; None where more than one may be.
+
+    Raises:
+        RequestRefused: 404, there is none.
+    """
+    if choice is None or choice.pointer is None:
+        return None
+    async with visit.node() as connection:
+        return DeadLetter.of(await _one(connection, group, choice.pointer))
+
+
+def _choice(given: dict[str, Any], others: set[str]) -> Choice | None:
     """Return which letters are meant; None: all.
 
     Raises:
-        RequestRefused: 400 that is no choice; 404 there is no such letter; 409 it holds no message.
+        RequestRefused: that is no choice.
     """
     said, reason = given.get("pointer"), given.get("reason", "")
     pointer = pointer_of(said)
@@ -217,11 +232,6 @@ async def _choice(
         refuse("reason is no text")
     if pointer is None:
         return Choice(reason=reason) if reason else None
-    async with visit.node() as connection:
-        letter = DeadLetter.of(await _one(connection, group, pointer))
-        if not (letter.message or letter.pointer) or not letter.origin:
-            why = "this letter holds no message: it was gone before it was given up"
-            raise RequestRefused(HTTPStatus.CONFLICT, why)
     return Choice(reason=reason, pointer=pointer)
 
 

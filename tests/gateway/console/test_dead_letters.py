@@ -3,6 +3,7 @@
 import pytest
 
 from poe.client import Queue
+from poe.protocol import envelope
 from tests.waiting import wait_until
 
 TRIES = {"attempts_max": 1}
@@ -122,6 +123,18 @@ def test_a_group_without_letters_has_none(console, topic, group):
         queue.get().ack()
     assert letters(console, group) == []
     assert console.http.post(f"groups/{group}/dead/redrive", json={}).json() == {"messages": 0}
+
+
+def test_a_letter_without_a_message_is_not_put_back_but_let_go(console, queue, group):
+    headers = {"poe.reason": b"too late", "poe.gone": b"1"}
+    console.node.put(f"{group}.dead", envelope.encode(None, None, headers))
+    (pointer,) = [each["pointer"] for each in letters(console, group, filter="too late")]
+    path = f"groups/{group}/dead"
+    refused = console.http.post(f"{path}/redrive", json={"pointer": pointer})
+    assert (refused.status_code, refused.json()["error"]["name"]) == (409, "RequestRefused")
+    done = console.http.post(f"{path}/discard", json={"pointer": pointer, "name": group})
+    assert (done.status_code, done.json()) == (200, {"messages": 1})
+    assert {each["reason"] for each in letters(console, group)} == {"no way", "broken"}
 
 
 @pytest.mark.parametrize(
