@@ -5,9 +5,11 @@ import json
 import pytest
 
 from poe.client import Queue
+from poe.protocol.envelope import encode
 from tests.browser.conftest import View, violations
 from tests.cli.processes import Background
 from tests.gateway.console.conftest import Shown
+from tests.waiting import wait_until
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e"
 RULES = """\
@@ -92,6 +94,24 @@ def test_dead_letters_of_all_groups_are_seen_by_reason_and_compared(view):
     compared.get_by_role("button", name="Close").click()
     page.get_by_role("button", name="Put back", exact=True).click()
     page.get_by_text("None has such a reason").wait_for()
+
+
+def test_dead_letters_that_are_not_shown_are_put_back_by_their_reason(view):
+    node = view.console.node
+    give_up(node, "shelves", "librarians", "worn out")
+    for _ in range(200):
+        headers = {"poe.reason": b"no shelf", "poe.topic": b"shelves", "poe.pointer": b"1"}
+        node.put("librarians.dead", encode(None, b"book", headers))
+    headers["poe.reason"] = b"no reader"
+    node.put("librarians.dead", encode(None, b"the last book", headers))
+    page = view.show("group", "worn out", group="librarians")
+    page.get_by_text("the oldest 200 were looked at").wait_for()
+    page.get_by_label("Reason holds").fill("no reader")
+    page.get_by_text("None of the oldest 200 has such a reason").wait_for()
+    page.get_by_role("button", name="Put these back").click()
+    wait_until(lambda: view.console.http.get("topics/shelves").json()["messages"] == 2, 20)
+    newest = view.console.http.get("messages/shelves").json()["rows"][-1]
+    assert newest["preview"] == "the last book"
 
 
 def test_a_mapping_that_runs_shows_what_has_met_its_rules(view, tmp_path):

@@ -88,6 +88,7 @@ def _reasons(held: _Held) -> dict[str, Any]:
     counts = Counter(each.reason[-_REASON_SHOWN:] for each in held.letters())
     return {
         "open": held.open_count,
+        "looked": len(held.pairs),
         "newest": str(held.pairs[-1][0]) if held.pairs else "0",
         "reasons": [
             {"reason": reason, "messages": count} for reason, count in counts.most_common(_REASONS)
