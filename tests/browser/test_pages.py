@@ -204,6 +204,26 @@ def test_a_group_is_replayed_in_a_shadow(view):
     assert [each["units"][0]["messages"] for each in told.values()] == [0, 1]
 
 
+def test_all_topics_are_reached_on_the_page_of_one_time(view):
+    for number in range(60):
+        view.console.node.put(f"moment-{number:02}", b"x")
+    page = view.show("instant", "moment-00", filter="moment-")
+    page.get_by_text("1 to 50 of 60").wait_for()
+    page.get_by_role("button", name="Next").click()
+    page.get_by_role("link", name="moment-50").wait_for()
+    page.get_by_text("51 to 60 of 60").wait_for()
+
+
+@pytest.mark.parametrize("time_us", ["", "never", "9" * 20])
+def test_what_is_no_time_takes_no_page_down(view, time_us):
+    page = view.show("instant", "All topics at one time", time_us=time_us)
+    page.get_by_label("Time (UTC)").fill("2026-01-01T00:00:00")
+    page.get_by_text("Topics at 2026-01-01").wait_for()
+    page.get_by_label("Time (UTC)").fill("")
+    page.get_by_role("button", name="1 s later").click()
+    page.get_by_text("00:00:01").wait_for()
+
+
 @pytest.fixture(scope="module")
 def hostile(node, console):
     """A topic and a group with markup and script wherever there may be text."""

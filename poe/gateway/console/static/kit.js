@@ -217,10 +217,10 @@ export const When = ({ us }) => {
   return html`<span class="line">${timeText(us)} <span class="quiet">${ago >= 1 ? `${durationText(ago)} ago` : "now"}</span></span>`;
 };
 
-export function Table({ columns, rows, rowKey, total, onOpen, caption, empty }) {
+export function Table({ columns, rows, rowKey, total, onOpen, caption, empty, limit: own }) {
   const [query, setQuery] = useQuery();
   const body = useRef(null);
-  const offset = Number(query.offset ?? 0), limit = Number(query.limit ?? 100);
+  const offset = Number(query.offset ?? 0), limit = own ?? Number(query.limit ?? 100);
   const sortBy = (key) => setQuery({ sort: key, order: query.sort === key && query.order !== "desc" ? "desc" : "asc", offset: undefined });
   const move = (step) => {
     const all = [...body.current.querySelectorAll("tr")];
