@@ -171,6 +171,23 @@ def test_messages_are_found_by_fields_and_two_are_compared(view):
     page.get_by_role("alert").get_by_text("at character").wait_for()
 
 
+def test_numbers_are_shown_as_they_are_written_and_compared_so(view):
+    for number in ("12345678901234567890", "12345678901234567891"):
+        view.console.node.put("numbered", b'{"id": %s, "part": 1.0}' % number.encode())
+    page = view.show("messages", "Time and pointer", topic="numbered")
+    page.locator("tr.message").first.click()
+    shown = page.get_by_role("dialog").locator("pre")
+    shown.get_by_text("12345678901234567890").wait_for()
+    assert shown.inner_text() == '{\n  "id": 12345678901234567890,\n  "part": 1.0\n}'
+    page.get_by_role("button", name="Close").click()
+    for box in page.get_by_role("checkbox").all():
+        box.check()
+    page.get_by_role("button", name="Compare").click()
+    dialog = page.get_by_role("dialog", name="Two messages")
+    dialog.get_by_text("1 of 2 differ").wait_for()
+    assert dialog.locator("ins").inner_text() == "12345678901234567891"
+
+
 def test_a_range_and_a_choice_are_put_again(view):
     for number in range(5):
         view.console.node.put("again", b"message %d" % number)

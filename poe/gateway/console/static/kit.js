@@ -190,6 +190,9 @@ export const Badge = ({ state = "idle", children }) => html`<span class=${`badge
 export const ErrorLine = ({ error }) => (error ? html`<p class="error" role="alert"><strong>${error.name}</strong>: ${error.message}</p>` : null);
 export const Empty = ({ children }) => html`<p class="quiet">${children}</p>`;
 
+// JSON whose numbers stay as they are written: those of JavaScript have 53 bits. Older browsers lack what it takes.
+export const parsed = (text) => JSON.parse(text, (key, value, at) => (typeof value === "number" && at?.source && JSON.rawJSON ? JSON.rawJSON(at.source) : value));
+
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 export function bytesText(count) {
   let value = Number(count), unit = 0;

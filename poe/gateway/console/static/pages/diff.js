@@ -1,14 +1,14 @@
 // What two messages have in common, and what not: field by field where both are JSON, else line by line.
-import { html, useGet, Dialog, ErrorLine, Empty, timeText } from "../kit.js";
+import { html, useGet, Dialog, ErrorLine, Empty, timeText, parsed } from "../kit.js";
 
 function flat(value, path, found) {
-  if (value !== null && typeof value === "object" && Object.keys(value).length) {
+  if (value !== null && typeof value === "object" && !JSON.isRawJSON?.(value) && Object.keys(value).length) {
     for (const [name, each] of Object.entries(value)) flat(each, path ? `${path}.${name}` : name, found);
   } else found.set(path || "(all)", JSON.stringify(value));
   return found;
 }
 function parts(text) {
-  try { return flat(JSON.parse(text), "", new Map()); } catch { return new Map((text ?? "").split("\n").map((line, index) => [`line ${index + 1}`, line])); }
+  try { return flat(parsed(text), "", new Map()); } catch { return new Map((text ?? "").split("\n").map((line, index) => [`line ${index + 1}`, line])); }
 }
 export function Diff({ old, now, names }) {
   const [before, after] = [parts(old), parts(now)];

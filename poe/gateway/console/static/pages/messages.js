@@ -1,12 +1,12 @@
 import { Compare } from "./diff.js";
-import { html, useState, useEffect, useGet, useLive, useQuery, useKeys, get, send, go, say, Page, Link, Field, Button, Badge, Dialog, ErrorLine, Empty, Bytes, Num, timeText, numberText } from "../kit.js";
+import { html, useState, useEffect, useGet, useLive, useQuery, useKeys, get, send, go, say, Page, Link, Field, Button, Badge, Dialog, ErrorLine, Empty, Bytes, Num, timeText, numberText, parsed } from "../kit.js";
 
 const FORMS = ["auto", "text", "json", "hex", "msgpack", "envelope"];
 const micros = (text) => { const time = Date.parse(text); return Number.isNaN(time) ? undefined : `${time}000`; };
 
 function pretty(found, form) {
   if (found.form === "text" && (form === "json" || (form === "auto" && /^\s*[[{]/.test(found.text)))) {
-    try { return JSON.stringify(JSON.parse(found.text), null, 2); } catch { return found.text; }
+    try { return JSON.stringify(parsed(found.text), null, 2); } catch { return found.text; }
   }
   return found.text;
 }
