@@ -1,6 +1,8 @@
 """What single pages do, with much in them and with hostile things in them, in a real browser."""
 
 import json
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -204,6 +206,37 @@ def test_a_range_and_a_choice_are_put_again(view):
     page.get_by_role("checkbox").first.check()
     page.get_by_role("button", name="Put again", exact=True).click()
     page.get_by_text("6 of 6 messages").wait_for()
+
+
+def test_messages_are_put_again_onto_their_topic_whatever_its_name(view):
+    name = b"bytes \xff \\"
+    view.console.node.put(name, b"message of bytes")
+    page = view.show("messages", "message of bytes", topic=quote(quote(name)))
+    page.get_by_role("button", name="Put many again…").click()
+    dialog = page.get_by_role("dialog", name="Put many again")
+    dialog.get_by_role("button", name="Look").click()
+    dialog.get_by_text("1 messages would be put").wait_for()
+    dialog.get_by_role("button", name="Put again").click()
+    page.get_by_text("2 of 2 messages").wait_for()
+
+
+def test_a_double_click_puts_one_message(view):
+    view.console.node.put("clicked", b"there")
+    page = view.show("messages", "there", topic="clicked")
+    held: list[Any] = []
+
+    def hold(route):
+        held.append(route) if route.request.method == "POST" else route.continue_()
+
+    page.route("**/api/messages/clicked", hold)
+    page.get_by_role("button", name="Put…").click()
+    page.get_by_label("Value").fill("once")
+    page.get_by_role("dialog").get_by_role("button", name="Put").dblclick()
+    wait_until(lambda: page.wait_for_timeout(20) or held, 20)
+    while held:
+        held.pop().continue_()
+        page.wait_for_timeout(200)
+    page.get_by_text("2 of 2 messages").wait_for()
 
 
 def test_a_group_is_replayed_in_a_shadow(view):

@@ -34,7 +34,13 @@ export function get(path, params = {}) {
   const query = new URLSearchParams(given).toString();
   return answer("GET", query ? `${path}?${query}` : path);
 }
-export const send = (method, path, body) => answer(method, path, body);
+// What is being done is not done a second time: a double click is one.
+const underWay = new Map();
+export function send(method, path, body) {
+  const key = JSON.stringify([method, path, body]);
+  if (!underWay.has(key)) underWay.set(key, answer(method, path, body).finally(() => underWay.delete(key)));
+  return underWay.get(key);
+}
 
 // ---- where we are: the page in the path, what it shows in the query ---------------------------
 

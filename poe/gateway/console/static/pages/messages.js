@@ -63,13 +63,13 @@ function Histogram({ path, turn, onPick }) {
     <figcaption class="ends quiet"><span>${timeText(data.times_us[0]).slice(0, 19)}</span><span>messages by time; a click goes there</span><span>${timeText(data.times_us.at(-1)).slice(0, 19)}</span></figcaption></figure>`;
 }
 
-function Again({ path, name, first, last, onClose }) {
+function Again({ path, topic, name, first, last, onClose }) {
   const [given, setGiven] = useState({ after: String(BigInt(first) - 1n), last, to: name });
   const [seen, setSeen] = useState(null);
   const [error, setError] = useState(null);
   const set = (field) => (event) => { setGiven({ ...given, [field]: event.target.value.trim() }); setSeen(null); };
   const pointer = (text) => (/^\d+$/.test(text) ? text : micros(text) ?? text);
-  const ask = (dry) => send("POST", `${path}/again`, { after: pointer(given.after), last: pointer(given.last), to: encodeURIComponent(given.to), dry });
+  const ask = (dry) => send("POST", `${path}/again`, { after: pointer(given.after), last: pointer(given.last), to: given.to === name ? topic : encodeURIComponent(given.to), dry }); // a name of bytes cannot be typed
   const look = (event) => { event.preventDefault(); ask(true).then((found) => { setSeen(found); setError(null); }, setError); };
   const put = () => ask(false).then((found) => { say(`${found.messages} messages put again`); onClose(); }, setError);
   return html`<${Dialog} title="Put many again" onClose=${onClose}><form onSubmit=${look}><p>Messages of a range are put once more, as they are and in their order.</p><${ErrorLine} error=${error} />
@@ -140,7 +140,7 @@ export default function Messages({ query }) {
       ${found && found.looked_until ? html`<div class="pager"><span>${found.is_end ? "All of the topic was looked at." : `It has looked up to ${timeText(found.looked_until)}.`}</span>${found.is_end ? null : html`<button type="button" onClick=${() => search(found.looked_until)}>Look on</button>`}</div>` : null}
       ${!tailed && !found && rows.length ? html`<div class="pager"><button type="button" disabled=${rows[0].pointer === data.oldest} onClick=${() => show({ place: "before", at: rows[0].pointer })}>Older</button><button type="button" disabled=${rows.at(-1).pointer === data.newest} onClick=${() => show({ place: "after", at: rows.at(-1).pointer })}>Newer</button></div>` : null}</section>
     ${compared ? html`<${Compare} topic=${topic} pointers=${compared} onClose=${() => setCompared(null)} />` : null}
-    ${isAgain ? html`<${Again} path=${path} name=${data.name} first=${list[0].pointer} last=${list.at(-1).pointer} onClose=${() => { setIsAgain(false); reload(); }} />` : null}
+    ${isAgain ? html`<${Again} path=${path} topic=${topic} name=${data.name} first=${list[0].pointer} last=${list.at(-1).pointer} onClose=${() => { setIsAgain(false); reload(); }} />` : null}
     ${open ? html`<${Opened} topic=${topic} pointer=${open} onClose=${() => setQuery({ open: undefined })} />` : null}
     ${isPutting ? html`<${Produce} topic=${topic} isEnveloped=${data?.envelope} onClose=${() => setIsPutting(false)} onDone=${reload} />` : null}<//>`;
 }
