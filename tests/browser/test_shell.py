@@ -75,6 +75,42 @@ def test_puts_are_seen_live(view):
     wait_until(lambda: card.inner_text() != before, 20)
 
 
+def test_the_chart_begins_though_nothing_is_put(view):
+    page = view.page
+    answers = iter([{"times_s": [], "series": {}}])
+
+    def answer(route):
+        told = next(answers, None)
+        route.continue_() if told is None else route.fulfill(json=told)
+
+    page.route("**/api/history*", answer)
+    view.show("overview", "The first two samples are awaited")
+    page.get_by_role("img").or_(page.get_by_text("As a table")).first.wait_for()
+
+
+def test_a_page_whose_answers_take_longer_than_states_come_is_shown(view):
+    page = view.page
+    streams, held = [], []
+
+    def stream(route):
+        streams.append(route)
+        body = "retry: 20\n\nevent: overview\ndata: {}\n\n"
+        route.fulfill(body=body, headers={"content-type": "text/event-stream"})
+
+    def hold(route):
+        held.append(route)
+
+    page.route("**/api/stream*", stream)
+    page.route("**/api/groups*", hold)
+    view.show("groups")
+    wait_until(lambda: page.wait_for_timeout(20) or len(streams) > 5, 20)
+    assert len(held) == 1
+    held[0].continue_()
+    page.get_by_role("link", name="billing").wait_for()
+    wait_until(lambda: page.wait_for_timeout(20) or len(held) == 2, 20)  # what has come meanwhile
+    page.unroute_all(behavior="ignoreErrors")
+
+
 @pytest.mark.alone
 def test_a_crash_is_on_the_screen_with_its_cause_within_a_second(view):
     page = view.show("tree", "scrubber")

@@ -83,16 +83,26 @@ export function useGet(path, params = {}) {
   const key = path === null ? null : JSON.stringify([path, params]);
   const [state, setState] = useState({ isLoading: true });
   const [turn, setTurn] = useState(0);
+  const asked = useRef(null);
   useEffect(() => {
     if (key === null) return undefined;
-    let isWanted = true;
+    const own = asked.current = { isDone: false, isAgain: false };
+    const take = (next) => {
+      if (asked.current !== own) return;
+      own.isDone = true;
+      setState(next);
+      if (own.isAgain) setTurn((old) => old + 1);
+    };
     get(path, params).then(
-      (data) => isWanted && setState({ data, isLoading: false }),
-      (error) => isWanted && setState((old) => ({ data: old.data, error, isLoading: false })),
+      (data) => take({ data, isLoading: false }),
+      (error) => take((old) => ({ data: old.data, error, isLoading: false })),
     );
-    return () => { isWanted = false; };
+    return () => { asked.current = null; };
   }, [key, turn]);
-  return { ...state, reload: () => setTurn((old) => old + 1) };
+  // Who asks again while an answer is awaited gets that one, and then another: where answers take longer than states
+  // come, none would ever be shown.
+  const reload = () => { if (asked.current && !asked.current.isDone) asked.current.isAgain = true; else setTurn((old) => old + 1); };
+  return { ...state, reload };
 }
 
 // One stream for a tab, whatever it shows: browsers allow six connections to a host.

@@ -9,8 +9,8 @@ function scrubbed(scrub) {
 export default function Health({ query }) {
   const [, setQuery] = useQuery();
   const { data, error } = useGet("config");
-  const overview = useLive("overview").data;
-  const deeds = useGet("deeds", { at: overview?.totals.messages_in });
+  const deeds = useGet("deeds");
+  const overview = useLive("overview", deeds.reload).data;
   const wanted = (query.filter ?? "").toLowerCase();
   const rows = (data?.rows ?? []).filter((row) => row.name.includes(wanted) && (query.set !== "1" || row.from !== "default"));
   return html`<${Page} title="Health" actions=${html`<a href="/console/api/bundle" download>Support bundle</a>`}><${ErrorLine} error=${error} />

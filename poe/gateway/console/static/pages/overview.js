@@ -4,9 +4,9 @@ const Card = ({ title, children, note }) => html`<div><dt>${title}</dt><dd>${chi
 
 export default function Overview() {
   const [query, setQuery] = useQuery();
-  const { data, error, isStale } = useLive("overview");
   const range = query.range ?? "hour";
-  const past = useGet(data ? "history" : null, { range, at: data?.totals.messages_in });
+  const past = useGet("history", { range });
+  const { data, error, isStale } = useLive("overview", past.reload);
   if (!data) return html`<${Page} title="Overview"><${ErrorLine} error=${error} />${error ? null : html`<p>Loading…</p>`}<//>`;
   const { node, rates, totals, limits, disk } = data;
   const refused = Object.entries(data.refused);
