@@ -2,6 +2,7 @@
 
 import os
 import time
+from typing import Any
 
 import pytest
 
@@ -161,6 +162,69 @@ def test_a_tail_shows_what_is_put(view):
     page.get_by_text("tailed 49").wait_for()
 
 
+def tailing(view, topic):
+    """Have a tab tail a topic, of which it shows nothing yet."""
+    page = view.show("messages", "Time and pointer", topic=topic)
+    page.keyboard.press("t")
+    page.get_by_text("tailing").wait_for()
+    wait_until(lambda: _puts_are_seen(view.console.node, page, topic), 20)
+    return page
+
+
+def shown_texts(page):
+    return page.locator("tr.message td:last-child").all_inner_texts()
+
+
+def test_a_tail_shows_what_has_come_while_it_was_paused(view):
+    view.console.node.put("paused", b"old")
+    page = tailing(view, "paused")
+    page.get_by_role("button", name="Pause").click()
+    before = shown_texts(page)
+    for number in range(3):
+        view.console.node.put("paused", b"meanwhile %d" % number)
+    page.wait_for_timeout(1000)
+    assert shown_texts(page) == before
+    page.get_by_role("button", name="Go on").click()
+    page.get_by_text("meanwhile 2").wait_for()
+    found = [each for each in shown_texts(page) if "meanwhile" in each]
+    assert found == ["meanwhile 0", "meanwhile 1", "meanwhile 2"]
+
+
+def test_a_tail_shows_messages_of_one_partition(view):
+    node = view.console.node
+    node.create_topic("tailed", partitions=2)
+    for number in range(2):
+        node.put(f"tailed-{number}", b"old")
+    page = tailing(view, "tailed-0")
+    page.get_by_label("Partition").select_option("tailed-1")
+    page.get_by_role("heading", name="tailed-1").wait_for()
+    wait_until(lambda: _puts_are_seen(node, page, "tailed-1", b"of the second"), 20)
+    assert {*shown_texts(page)} == {"of the second"}
+
+
+def test_of_two_searches_the_last_one_is_shown(view):
+    page = view.show("messages", "Time and pointer", topic="orders")
+    held: list[Any] = []
+
+    def hold(route):
+        if "text=late" in route.request.url:
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/search?*", hold)
+    for text in ("late", "24"):
+        page.get_by_label("Find").fill(text)
+        page.keyboard.press("Enter")
+        wait_until(lambda: page.wait_for_timeout(20) or held, 20)
+    page.get_by_text("All of the topic was looked at").wait_for()
+    shown = shown_texts(page)
+    with page.expect_response("**/search?*"):
+        held[0].continue_()
+    page.wait_for_timeout(100)
+    assert shown_texts(page) == shown
+
+
 def test_one_gets_about_by_keys_alone(view):
     page = view.show("overview", "All is well")
     page.keyboard.press("g")
@@ -248,10 +312,10 @@ def test_a_tail_misses_nothing_while_the_node_is_away(chromium, tmp_path):
             view.close()
 
 
-def _puts_are_seen(node, page):
-    node.put("t", b"is it there?")
+def _puts_are_seen(node, page, topic="t", message=b"is it there?"):
+    node.put(topic, message)
     page.wait_for_timeout(100)
-    return page.locator("tr.message").count() > 0
+    return page.locator("tr.message", has_text=message.decode()).count() > 0
 
 
 def test_a_tab_that_stays_open_takes_no_more_memory(view):

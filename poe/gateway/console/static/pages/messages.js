@@ -1,5 +1,5 @@
 import { Compare } from "./diff.js";
-import { html, useState, useEffect, useGet, useLive, useQuery, useKeys, get, send, go, say, Page, Link, Field, Button, Badge, Dialog, ErrorLine, Empty, Bytes, Num, timeText, numberText, parsed } from "../kit.js";
+import { html, useState, useEffect, useRef, useGet, useLive, useQuery, useKeys, get, send, go, say, Page, Link, Field, Button, Badge, Dialog, ErrorLine, Empty, Bytes, Num, timeText, numberText, parsed } from "../kit.js";
 
 const FORMS = ["auto", "text", "json", "hex", "msgpack", "envelope"];
 const micros = (text) => { const time = Date.parse(text); return Number.isNaN(time) ? undefined : `${time}000`; };
@@ -98,17 +98,24 @@ export default function Messages({ query }) {
   const [compared, setCompared] = useState(null);
   const [failed, setFailed] = useState(null);
   const [wanted, setWanted] = useState({ text: text ?? "", kind: kind ?? "text" });
-  useLive(tailed && !tailed.isPaused ? `tail:${topic}` : null, ({ data: more, error: failed }) => setTailed((old) => old && (more
-    ? { ...old, rows: [...old.rows, ...more.rows].slice(-500), skipped: old.skipped + more.skipped, error: undefined } : { ...old, error: failed })));
-  const search = (after) => get(`${path}/search`, { text, kind, after }).then(
-    (more) => setFound((old) => ({ ...more, rows: [...(after ? old.rows : []), ...more.rows], failed: (after ? old.failed ?? 0 : 0) + (more.failed ?? 0), reason: more.reason || old?.reason })), (failed) => setFound({ rows: [], is_end: true, error: failed }));
-  useEffect(() => { setFound(null); if (text) search(); }, [topic, text, kind]);
+  useLive(tailed ? `tail:${topic}` : null, ({ data: more, error: failed }) => setTailed((old) => {
+    if (!old || !more) return old && { ...old, error: failed };
+    const name = old.later ? "later" : "rows", all = [...old[name], ...more.rows]; // what comes while it is paused is shown then
+    return { ...old, [name]: all.slice(-500), skipped: old.skipped + more.skipped + (old.later ? Math.max(0, all.length - 500) : 0), error: undefined };
+  }));
+  const asked = useRef(0);
+  const search = (after) => {
+    const own = asked.current += 1, take = (next) => own === asked.current && setFound(next); // of two that run the last counts
+    get(`${path}/search`, { text, kind, after }).then(
+      (more) => take((old) => ({ ...more, rows: [...(after ? old.rows : []), ...more.rows], failed: (after ? old.failed ?? 0 : 0) + (more.failed ?? 0), reason: more.reason || old?.reason })), (failed) => take({ rows: [], is_end: true, error: failed }));
+  };
+  useEffect(() => { asked.current += 1; setFound(null); if (text) search(); }, [topic, text, kind]);
   const show = (patch) => { setTailed(null); setQuery({ text: undefined, kind: undefined, at: undefined, ...patch }); };
   const opened = (pointer) => setQuery({ open: pointer });
   const step = (by) => { const all = [...document.querySelectorAll("tr.message")]; all[Math.max(0, Math.min(all.length - 1, all.indexOf(document.activeElement) + by))]?.focus(); };
-  const tail = () => { setFound(null); setTailed({ rows: [], skipped: 0, isPaused: false }); };
+  const tail = () => { setFound(null); setTailed({ rows: [], skipped: 0, later: null }); };
   useKeys({ j: () => step(1), k: () => step(-1), t: () => (tailed ? setTailed(null) : tail()) }, { "j k": "next and previous message", Enter: "open the message", t: "tail, and back", x: "choose the message" });
-  useEffect(() => choose(new Set()), [topic]);
+  useEffect(() => { choose(new Set()); setTailed((old) => old && { rows: [], skipped: 0, later: null }); }, [topic]);
   const rows = data?.rows ?? [];
   const marked = [...chosen].sort((one, other) => (BigInt(one) < BigInt(other) ? -1 : 1));
   const putMarked = async () => {
@@ -133,7 +140,7 @@ export default function Messages({ query }) {
       ${["jsonl", "parquet"].map((each) => html`<a href=${`/console/api/${path}/dump?as=${each}&after=${place === "after" ? at ?? 0 : 0}`} download>Dump as ${each === "jsonl" ? "JSONL" : "Parquet"}</a>`)}</div>
     <section aria-label="Messages">${data && !tailed && !found ? html`<${Histogram} path=${path} turn=${data.newest} onPick=${(us) => show({ place: "after", at: us })} />` : null}
       ${marked.length ? html`<p class="fields">${marked.length} chosen ${marked.length === 2 ? html`<button type="button" onClick=${() => setCompared(marked)}>Compare</button>` : null}<${Button} level="operate" onClick=${putMarked}>Put again<//><button type="button" onClick=${() => choose(new Set())}>Choose none</button></p>` : null}
-      ${tailed ? html`<p><${Badge} state=${tailed.isPaused ? "warn" : "ok"}>${tailed.isPaused ? "paused" : "tailing"}<//> <button type="button" onClick=${() => setTailed({ ...tailed, isPaused: !tailed.isPaused })}>${tailed.isPaused ? "Go on" : "Pause"}</button>${tailed.skipped ? ` ${tailed.skipped} came too quickly to be shown.` : ""}</p><${ErrorLine} error=${tailed.error} />` : null}
+      ${tailed ? html`<p><${Badge} state=${tailed.later ? "warn" : "ok"}>${tailed.later ? "paused" : "tailing"}<//> <button type="button" onClick=${() => setTailed({ ...tailed, ...(tailed.later ? { rows: [...tailed.rows, ...tailed.later].slice(-500), later: null } : { later: [] }) })}>${tailed.later ? "Go on" : "Pause"}</button>${tailed.skipped ? ` ${tailed.skipped} came too quickly to be shown.` : ""}</p><${ErrorLine} error=${tailed.error} />` : null}
       ${found ? html`<${ErrorLine} error=${found.error} />${found.failed ? html`<p class="error"><${Num} n=${found.failed} /> messages could not be judged: ${found.reason}</p>` : null}` : null}
       ${data || found ? html`<${Rows} rows=${list} onOpen=${opened} chosen=${chosen} choose=${choose} caption=${tailed ? "What is put from now on" : found ? `${found.rows.length} found` : `${rows.length} of ${data.total} messages`} />` : null}
       ${list.length ? null : html`<${Empty}>${tailed ? "Nothing was put yet." : found ? "Nothing was found so far." : "There is no message."}<//>`}
