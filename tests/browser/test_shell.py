@@ -274,6 +274,13 @@ def test_the_choice_of_theme_and_times_is_kept(view):
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
+def test_the_printed_url_leads_on_who_is_logged_in_already(view):
+    page = view.page
+    page.goto(f"{view.console.base}/console/login#{view.console.token}")
+    page.get_by_text("All is well").wait_for()
+    assert page.url == f"{view.console.base}/console/overview"
+
+
 def test_a_node_that_goes_and_comes_back_is_told(chromium, tmp_path):
     with Node(dir=tmp_path, port=0) as node:
         assert node.address is not None

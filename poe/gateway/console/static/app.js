@@ -71,6 +71,7 @@ function App() {
     addEventListener("poe-logged-out", look);
     return () => removeEventListener("poe-logged-out", look);
   }, []);
+  useEffect(() => { if (page === "login" && state && state.level !== "none") go("overview", {}, true); }, [page, state]);
   const entry = PAGES.find((each) => each.page === page);
   useEffect(() => {
     if (!entry || loaded.has(page)) return;
