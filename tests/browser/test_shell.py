@@ -274,6 +274,36 @@ def test_the_choice_of_theme_and_times_is_kept(view):
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
+def test_a_time_is_typed_as_times_are_shown_and_what_is_none_is_told(view):
+    page = view.show("messages", "Time and pointer", topic="orders")
+    zone = {"timezoneId": "America/New_York"}
+    view.context.new_cdp_session(page).send("Emulation.setTimezoneOverride", zone)
+
+    def type_time(text):
+        field = page.get_by_label("From a time or pointer")
+        field.fill(text)
+        field.press("Enter")
+
+    for text, shown_us in (
+        ("2026-01-01T00:00:00", 1767243600000000),
+        ("2026-01-01 00:00:00.5Z", 1767225600500000),
+        ("UTC", None),
+        ("2026-01-01T00:00:00", 1767225600000000),
+        ("2026-01-01 01:00", 1767229200000000),
+        ("2026-01-01T00:00:00-05:00", 1767243600000000),
+    ):
+        if shown_us is None:
+            page.get_by_role("button", name="Times in UTC").click()
+            continue
+        type_time(text)
+        page.wait_for_url(f"**at={shown_us}*")
+    type_time("yesterday")
+    page.get_by_role("alert").get_by_text("parameter at is 'yesterday'").wait_for()
+    type_time("")
+    page.get_by_role("alert").wait_for(state="detached")
+    assert page.get_by_role("button", name="Newest").get_attribute("aria-pressed") == "true"
+
+
 def test_the_printed_url_leads_on_who_is_logged_in_already(view):
     page = view.page
     page.goto(f"{view.console.base}/console/login#{view.console.token}")

@@ -1,8 +1,14 @@
 import { Compare } from "./diff.js";
-import { html, useState, useEffect, useRef, useGet, useLive, useQuery, useKeys, get, send, go, say, Page, Link, Field, Button, Badge, Dialog, ErrorLine, Empty, Bytes, Num, timeText, numberText, parsed } from "../kit.js";
+import { html, useState, useEffect, useRef, useGet, useLive, useQuery, useKeys, get, send, go, say, Page, Link, Field, Button, Badge, Dialog, ErrorLine, Empty, Bytes, Num, timeText, numberText, parsed, isUtc } from "../kit.js";
 
 const FORMS = ["auto", "text", "json", "hex", "msgpack", "envelope"];
-const micros = (text) => { const time = Date.parse(text); return Number.isNaN(time) ? undefined : `${time}000`; };
+// A time as it is typed: in UTC where times are shown so, unless it says its zone. What is none stays, and is refused.
+function micros(text) {
+  const isPlain = isUtc() && /\d:\d\d(:\d\d(\.\d*)?)?$/.test(text) && !/[+-]\d\d:\d\d$/.test(text);
+  const time = Date.parse(isPlain ? `${text}Z` : text);
+  return Number.isNaN(time) ? text : `${time}000`;
+}
+const pointerOf = (text) => (/^\d+$/.test(text) ? text : micros(text));
 
 function pretty(found, form) {
   if (found.form === "text" && (form === "json" || (form === "auto" && /^\s*[[{]/.test(found.text)))) {
@@ -68,8 +74,7 @@ function Again({ path, topic, name, first, last, onClose }) {
   const [seen, setSeen] = useState(null);
   const [error, setError] = useState(null);
   const set = (field) => (event) => { setGiven({ ...given, [field]: event.target.value.trim() }); setSeen(null); };
-  const pointer = (text) => (/^\d+$/.test(text) ? text : micros(text) ?? text);
-  const ask = (dry) => send("POST", `${path}/again`, { after: pointer(given.after), last: pointer(given.last), to: given.to === name ? topic : encodeURIComponent(given.to), dry }); // a name of bytes cannot be typed
+  const ask = (dry) => send("POST", `${path}/again`, { after: pointerOf(given.after), last: pointerOf(given.last), to: given.to === name ? topic : encodeURIComponent(given.to), dry }); // a name of bytes cannot be typed
   const look = (event) => { event.preventDefault(); ask(true).then((found) => { setSeen(found); setError(null); }, setError); };
   const put = () => ask(false).then((found) => { say(`${found.messages} messages put again`); onClose(); }, setError);
   return html`<${Dialog} title="Put many again" onClose=${onClose}><form onSubmit=${look}><p>Messages of a range are put once more, as they are and in their order.</p><${ErrorLine} error=${error} />
@@ -133,7 +138,7 @@ export default function Messages({ query }) {
     <div class="fields">${data && data.partitions.length > 1 ? html`<${Field} label="Partition"><select value=${topic} onChange=${(event) => go("messages", { topic: event.target.value })}>${data.partitions.map((each) => html`<option value=${each.id}>${each.name}</option>`)}</select><//>` : null}
       <button type="button" aria-pressed=${!tailed && !found && (place ?? "newest") === "newest"} onClick=${() => show({ place: undefined })}>Newest</button><button type="button" aria-pressed=${place === "oldest"} onClick=${() => show({ place: "oldest" })}>Oldest</button>
       <button type="button" aria-pressed=${Boolean(tailed)} onClick=${() => (tailed ? setTailed(null) : tail())}>Tail</button>
-      <${Field} label="From a time or pointer"><input value=${place === "after" ? at ?? "" : ""} placeholder="2026-11-24T12:00:00" onChange=${(event) => { const given = event.target.value.trim(); show({ place: "after", at: /^\d+$/.test(given) ? given : micros(given) }); }} /><//>
+      <${Field} label="From a time or pointer"><input value=${place === "after" ? at ?? "" : ""} placeholder="2026-11-24T12:00:00" onChange=${(event) => { const given = event.target.value.trim(); show(given ? { place: "after", at: pointerOf(given) } : { place: undefined }); }} /><//>
       <${Field} label="Find"><input type="search" class="wide" placeholder=${KINDS.find(([each]) => each === wanted.kind)[2]} value=${wanted.text} onInput=${(event) => setWanted({ ...wanted, text: event.target.value })} onKeyDown=${(event) => event.key === "Enter" && setQuery({ ...wanted, text: event.target.value })} /><//>
       <${Field} label="as"><select value=${wanted.kind} onChange=${(event) => setWanted({ ...wanted, kind: event.target.value })}>${KINDS.map(([each, words]) => html`<option value=${each} selected=${each === wanted.kind}>${words}</option>`)}</select><//>
       <button type="button" onClick=${() => setQuery({ ...wanted })}>Find</button>
