@@ -304,6 +304,12 @@ def test_a_time_is_typed_as_times_are_shown_and_what_is_none_is_told(view):
     assert page.get_by_role("button", name="Newest").get_attribute("aria-pressed") == "true"
 
 
+def test_a_dump_is_of_all_messages(view):
+    page = view.show("messages", "Time and pointer", topic="orders")
+    link = page.get_by_role("link", name="Dump as JSONL").get_attribute("href")
+    assert "limit=10000000" in link
+
+
 def test_the_printed_url_leads_on_who_is_logged_in_already(view):
     page = view.page
     page.goto(f"{view.console.base}/console/login#{view.console.token}")
