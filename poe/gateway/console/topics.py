@@ -7,8 +7,9 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
 
+from poe.client.async_socket import AsyncSocket
 from poe.errors import PoeError, UnknownTopic
-from poe.gateway.console.lags import Lagging, of_topic
+from poe.gateway.console.lags import BROKEN, Lagging, of_topic
 from poe.gateway.console.level import Level
 from poe.gateway.console.visit import Row, Visit, named, paged, pointer_of, safe
 from poe.gateway.http.body import properties_in
@@ -47,11 +48,12 @@ async def get_topics(visit: Visit) -> object:
         described: list[DescribedTopic | None] = []
         for begin in range(0, len(shown), _AT_ONCE):
             some = shown[begin : begin + _AT_ONCE]
-            described += await asyncio.gather(*(connection.find_topic(each) for each in some))
+            described += await asyncio.gather(*(_find(connection, each) for each in some))
     rows = [
         {
             **named(name),
             **_held(each),
+            "error": "" if each is None else each.error,
             "rates": rates.get(name, {}),
             "spark": history.spark(*_partitions(each)),
             "groups": _readers(each, lags),
@@ -59,6 +61,16 @@ async def get_topics(visit: Visit) -> object:
         for name, each in zip(shown, described, strict=True)
     ]
     return {"rows": rows, "total": len(names)}
+
+
+async def _find(connection: AsyncSocket, topic: bytes) -> DescribedTopic | None:
+    """Return what a topic has; of one that is out of service, why."""
+    try:
+        return await connection.find_topic(topic)
+    except BROKEN:
+        raise
+    except PoeError as error:
+        return DescribedTopic(topic, b"", 0, 0, error=str(error))
 
 
 async def get_topic(visit: Visit) -> object:

@@ -1,4 +1,7 @@
-"""One topic in the console: what its partitions hold."""
+"""Topics in the console: what their partitions hold, and one that cannot be served."""
+
+from poe.node import Node
+from tests.gateway.console.conftest import Shown
 
 
 def test_a_topic_of_several_partitions_is_told_with_all_that_they_hold(console, topic):
@@ -13,3 +16,15 @@ def test_a_topic_of_several_partitions_is_told_with_all_that_they_hold(console, 
     assert [each["newest"] == "0" for each in found["partitions"]] == [False, True, False]
     assert [each["messages"] for each in found["segments"]] == [1, 2]
     assert found["segments_total"] == 2
+
+
+def test_a_topic_that_is_out_of_service_says_so_beside_the_others(tmp_path):
+    with Node(dir=tmp_path, port=0, names="escape") as node:
+        for name in ("sound", "not so plain"):
+            node.put(name, b"x")
+    with Node(dir=tmp_path, port=0) as node, Shown(node) as console:
+        reply = console.http.get("topics")
+        assert reply.status_code == 200, reply.text
+        rows = {each["name"]: each for each in reply.json()["rows"]}
+        assert (rows["sound"]["messages"], rows["sound"]["error"]) == (1, "")
+        assert "names to escape" in rows["not so plain"]["error"]

@@ -3,7 +3,7 @@ import { html, useState, useGet, useQuery, useLive, send, go, say, Page, Table, 
 const QUIET_S = 600;
 const Newest = ({ us }) => html`<${When} us=${us} />${us !== "0" && Date.now() / 1000 - Number(us) / 1e6 > QUIET_S ? html` <${Badge}>quiet<//>` : null}`;
 const COLUMNS = [
-  { key: "name", title: "Topic", sort: true, render: (row) => html`<${Link} page="topic" query=${{ topic: row.id }}>${row.name}<//>` },
+  { key: "name", title: "Topic", sort: true, render: (row) => html`<${Link} page="topic" query=${{ topic: row.id }}>${row.name}<//>${row.error ? html` <${Badge} state="bad">${row.error}<//>` : null}` },
   { key: "rate", title: "Put", sort: true, align: "number", render: (row) => html`<${Rate} n=${row.rates.messages_in ?? 0} />` },
   { key: "spark", title: "5 min", render: (row) => html`<${Spark} values=${row.spark} label=${`puts onto ${row.name} in the last minutes`} />` },
   { key: "messages", title: "Messages", align: "number", render: (row) => html`<${Num} n=${row.messages} />` },
