@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final
 
 from poe.client.async_socket import AsyncSocket
-from poe.errors import NotAuthorized
-from poe.gateway.console.lags import behind
+from poe.errors import NotAuthorized, PoeError
+from poe.gateway.console.lags import BROKEN, behind
 from poe.gateway.console.level import Level
 from poe.gateway.console.live import View
 from poe.gateway.console.look import Look
@@ -27,7 +27,9 @@ async def overview_of(look: Look) -> dict[str, Any]:
         health = await connection.control("health")
         recent, options = [], {}
         if told["node"]:  # else who looks does not administer it
-            recent = await _recent(connection, told["node"]["newest_event"], look.history.appeared)
+            recent = await recent_of(
+                connection, told["node"]["newest_event"], look.history.appeared
+            )
             options = await connection.config()
     refusals = [text for text in (health.get("refusal"), *health.get("foreign", ())) if text]
     troubles = [{"text": text, "topic": None} for text in refusals]
@@ -78,7 +80,7 @@ def disk_of(
     return {"free": free, "min_free": min_free, "full_s": seconds}
 
 
-async def _recent(
+async def recent_of(
     connection: AsyncSocket, newest: int, appeared: Sequence[bytes]
 ) -> list[dict[str, Any]]:
     """Return what has happened in the last hour, newest first: events, topics that puts made."""
@@ -96,7 +98,12 @@ async def _recent(
     for topic in appeared:
         if topic_text(topic) in told:
             continue
-        found = await connection.find_topic(topic)
+        try:
+            found = await connection.find_topic(topic)
+        except BROKEN:
+            raise
+        except PoeError:  # it is out of service, as the list of topics tells
+            continue
         if found is not None:
             made = {"seq": None, "time_us": found.created_us, "kind": "topic_made", "reason": ""}
             rows.append({**made, "child": topic_text(topic), "who": ""})

@@ -1,14 +1,17 @@
 """The overview: what is behind, how long the disk lasts, what was done."""
 
 import asyncio
+import time
 from contextlib import nullcontext
 
 import pytest
 
-from poe.errors import ConnectionClosed
+from poe.errors import ConnectionClosed, TopicFailed
 from poe.gateway.console.lags import Lags, behind, of_topic
-from poe.gateway.console.overview import disk_of
+from poe.gateway.console.overview import disk_of, recent_of
+from poe.protocol import DescribedTopic
 from poe.protocol import socket as connect
+from poe.protocol.node_event import EventPage
 from tests.waiting import wait_until
 
 
@@ -95,6 +98,23 @@ async def test_what_a_connection_has_told_before_it_was_lost_is_not_taken_for_al
         await node.asked(lags)
     node.answers = {}
     assert list(await node.asked(lags)) == ["a", "b"]
+
+
+class Described:
+    """Answers about topics: one is out of service, and one was made just now."""
+
+    async def events(self, _after):
+        return EventPage([], 0, 0)
+
+    async def find_topic(self, topic):
+        if topic == b"bad":
+            raise TopicFailed(topic, "its folder cannot be read")
+        return DescribedTopic(topic, b"", time.time_ns() // 1000, 0)
+
+
+async def test_a_topic_that_is_out_of_service_takes_nothing_else_from_the_overview():
+    rows = await recent_of(Described(), 0, [b"bad", b"good"])
+    assert [each["child"] for each in rows] == ["good"]
 
 
 def test_it_tells_the_disk_and_who_is_behind(console, topic):
