@@ -1,5 +1,6 @@
 """The pages of what happens in the node: events and why, the tree, options, connections."""
 
+import asyncio
 import io
 import json
 import zipfile
@@ -22,6 +23,8 @@ from poe.protocol.node_event import EVENTS_COUNT_MAX, NodeEvent, why
 _KEPT: Final = 500
 _WAIT_S: Final = 5.0
 _TREE_S: Final = 1.0
+_PAUSE_S: Final = 0.25
+"""What happens in it is told together: a node in which much happens is not asked all the time."""
 
 
 async def _happened(look: Look) -> AsyncGenerator[deque[NodeEvent]]:
@@ -39,6 +42,7 @@ async def _happened(look: Look) -> AsyncGenerator[deque[NodeEvent]]:
             known.extend(page.events)
             if page.events or not wait_s:
                 yield known
+                await asyncio.sleep(_PAUSE_S)
             after, wait_s = max(after, page.newest_seq), _WAIT_S
 
 
@@ -58,6 +62,7 @@ async def _tree_states(look: Look, _argument: str) -> AsyncGenerator[object]:
             if rows != shown:
                 shown = rows
                 yield {"rows": told_of(rows)}
+            await asyncio.sleep(_PAUSE_S)
             await connection.events(newest, limit=1, wait_s=_TREE_S)
 
 

@@ -1,10 +1,15 @@
 """The tree, events, options and connections of the console, and the support bundle."""
 
+import asyncio
 import io
 import json
 import zipfile
+from contextlib import nullcontext
 
 import pytest
+
+from poe.gateway.console.happenings import VIEWS
+from poe.protocol.node_event import EventPage, NodeEvent
 
 
 def test_the_tree_is_that_of_the_node(console):
@@ -23,6 +28,40 @@ def test_the_console_is_among_the_connections(console):
     rows = console.http.get("connections").json()["rows"]
     assert rows
     assert all(each["since_us"].isdecimal() for each in rows)
+
+
+class Busy:
+    """Stands for a node in which something happens all the time, and for the way to it."""
+
+    def __init__(self):
+        self.count = 0
+
+    def node(self):
+        return nullcontext(self)
+
+    async def events(self, after, *, limit=1, wait_s=0.0):
+        del limit, wait_s
+        self.count += 1
+        event = NodeEvent(seq=after + 1, time_us=0, kind="started")
+        return EventPage([event], after + 1, 1)
+
+    async def control(self, _op, **_arguments):
+        self.count += 1
+        return [{"id": self.count}]
+
+
+@pytest.mark.parametrize("view", ["events", "tree"])
+async def test_a_node_in_which_much_happens_is_asked_now_and_then(view, monkeypatch):
+    monkeypatch.setattr("poe.gateway.console.happenings._PAUSE_S", 3600)
+    look = Busy()
+    states = VIEWS[view].states(look, "")
+    await anext(states)
+    count = look.count
+    second = asyncio.ensure_future(anext(states))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert look.count == count
+    second.cancel()
 
 
 def test_an_event_that_there_was_not_has_no_why(console):
