@@ -20,6 +20,7 @@ from poe.gateway.http.options import GatewayOptions
 from poe.security.entry import Entry
 
 _IDLE_MAX: Final = 4
+PATIENT_S: Final = 24 * 3600.0
 _CONNECTING_MAX: Final = 2
 """Connections that are being made. A node that lets an identity in no more says so late, and as
 long takes one of the few places that it has for the gateway's address."""
@@ -84,6 +85,18 @@ class Look:
             else:
                 await connection.close()
 
+    @asynccontextmanager
+    async def patient(self) -> AsyncIterator[AsyncSocket]:
+        """Lend a connection for what may take long, as reading all that there is.
+
+        Raises:
+            PoeError: as `node`.
+        """
+        async with self._connecting:
+            connection = await self._connect(PATIENT_S)
+        async with connection:
+            yield connection
+
     async def counters(self) -> Told:
         """Return what the node has counted; where the history has it of this identity, that.
 
@@ -108,18 +121,18 @@ class Look:
                 return connection
             await connection.close()
         async with self._connecting:
-            return await self._connect()
+            return await self._connect(self.timeout_s)
 
-    async def _connect(self) -> AsyncSocket:
+    async def _connect(self, timeout_s: float) -> AsyncSocket:
         if self._is_own:  # its files may be renewed
-            return await self._brokers.connect(self.timeout_s)
+            return await self._brokers.connect(timeout_s)
         if self._is_refused:
             raise AuthenticationFailed
         if self._clock() < self._silent_until_s:
             reason = "it has not answered a login lately"
             raise self._url.servers[0].unreachable(reason)
         try:
-            return await self._brokers.connect(self.timeout_s)
+            return await self._brokers.connect(timeout_s)
         except AuthenticationFailed:
             self._is_refused = True
             self._on_refused(self.entry)

@@ -4,7 +4,7 @@ import pytest
 
 from poe.errors import AuthenticationFailed, ConnectFailed
 from poe.gateway.console.history import History
-from poe.gateway.console.look import SILENCE_S, Look
+from poe.gateway.console.look import PATIENT_S, SILENCE_S, Look
 from poe.gateway.http.options import GatewayOptions
 from poe.security.credentials import Scram
 from poe.security.entry import Entry
@@ -17,11 +17,14 @@ class Door:
 
     def __init__(self, error):
         self.error = error
-        self.count = 0
+        self.timeouts: list[float] = []
+
+    @property
+    def count(self):
+        return len(self.timeouts)
 
     async def connect(self, timeout_s):
-        del timeout_s
-        self.count += 1
+        self.timeouts.append(timeout_s)
         raise self.error
 
 
@@ -83,3 +86,15 @@ async def test_a_node_that_is_away_is_tried_each_time(knocked):
     door = Door(ConnectFailed("127.0.0.1", 5555, "Connection refused"))
     await knocked(door, [0, 1, 2])
     assert door.count == 3
+
+
+async def test_what_may_take_long_has_no_limit_of_an_answer(monkeypatch):
+    door = Door(silence())
+    monkeypatch.setattr("poe.gateway.console.look.Brokers", lambda *_: door)
+    options = GatewayOptions()
+    look = Look(options, options.entry, History(nothing, nothing), [].append)
+    for way in (look.node, look.patient):
+        with pytest.raises(ConnectFailed):
+            async with way():
+                pass
+    assert door.timeouts == [options.read_timeout_s, PATIENT_S]
