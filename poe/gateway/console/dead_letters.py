@@ -11,7 +11,14 @@ from poe.client.async_socket import AsyncSocket
 from poe.client.group.dead_letter import DeadLetter
 from poe.client.group.redrive import Choice, dead_letter_topic, discard, redrive, redriver
 from poe.client.url import parse_url
-from poe.errors import ConnectFailed, InvalidEnvelope, PoeError, RequestRefused, UnknownGroup
+from poe.errors import (
+    ConnectFailed,
+    InvalidEnvelope,
+    PoeError,
+    RequestRefused,
+    UnknownGroup,
+    UnknownTopic,
+)
 from poe.gateway.console.lags import UNREACHED
 from poe.gateway.console.level import Level
 from poe.gateway.console.look import Look
@@ -63,6 +70,8 @@ async def _open_letters(connection: AsyncSocket, group: str) -> _Held:
     pairs: list[Pair] = []
     open_count = 0
     for each in found.partitions:
+        if not each.messages:
+            continue
         position = done.get(each.topic, 0)
         pairs += await read(connection, each.topic, position, _SHOWN_MAX)
         behind = await connection.ordinal(each.topic, POINTER_MAX)
@@ -77,10 +86,11 @@ async def _one(connection: AsyncSocket, group: str, pointer: int) -> bytes:
         RequestRefused: 404, there is none.
     """
     found = await connection.describe(await _topic(connection, group))
-    for each in found.partitions[:-1]:
-        with suppress(RequestRefused):
+    for each in found.partitions:
+        with suppress(RequestRefused, UnknownTopic):  # the latter: nothing was put onto it yet
             return await one(connection, each.topic, pointer)
-    return await one(connection, found.partitions[-1].topic, pointer)
+    why = f"there is no dead letter at pointer {pointer}"
+    raise RequestRefused(HTTPStatus.NOT_FOUND, why)
 
 
 def _reasons(held: _Held) -> dict[str, Any]:

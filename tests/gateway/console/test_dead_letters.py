@@ -107,6 +107,21 @@ def test_all_are_put_back_once(console, queue, group):
     assert values == [b"one", b"two"]
 
 
+def test_they_may_lie_in_one_of_several_partitions(console, topic, group):
+    console.node.create_topic(f"{group}.dead", partitions=2)
+    url = f"poe://127.0.0.1:{console.node.address[1]}"
+    console.node.put_many(topic, [b"one", b"two"])
+    with Queue(url, topic, group=group, group_options=TRIES) as queue:
+        queue.get().dead("no way")
+        queue.get().ack()
+        wait_until(lambda: len(letters(console, group)) == 1)
+        (pointer,) = [each["pointer"] for each in letters(console, group)]
+        reply = console.http.post(f"groups/{group}/dead/redrive", json={"pointer": pointer})
+        assert reply.json() == {"messages": 1}
+        with queue.get() as job:
+            assert job.value == b"one"
+
+
 def test_they_are_discarded_by_the_typed_name_of_the_group(console, queue, group):
     path = f"groups/{group}/dead/discard"
     assert console.http.post(path, json={"name": "other"}).status_code == 400
