@@ -59,7 +59,11 @@ async def answer(process: asyncio.subprocess.Process) -> dict[str, Any]:
         RequestRefused: it refuses what was typed, or has ended.
     """
     assert process.stdout is not None, "it was asked for"
-    line = await process.stdout.readline()
+    try:
+        line = await process.stdout.readline()
+    except ValueError as error:
+        why = f"the answer has more than {_LINE_MAX} bytes; look at fewer messages"
+        raise RequestRefused(HTTPStatus.UNPROCESSABLE_ENTITY, why) from error
     if not line:
         raise _failed()
     told: dict[str, Any] = json.loads(line)
