@@ -242,6 +242,29 @@ def test_one_gets_about_by_keys_alone(view):
     page.get_by_role("dialog", name="Shortcuts").wait_for()
 
 
+def test_the_focus_is_where_it_was_behind_a_dialog(view):
+    page = view.show("topics", "orders")
+    page.get_by_role("button", name="Create…").focus()
+    for close in ("Cancel", "Escape"):
+        page.keyboard.press("Enter")
+        page.get_by_label("Name").fill("not made")
+        if close == "Escape":
+            page.keyboard.press(close)
+        else:
+            page.get_by_role("button", name=close).click()
+        page.get_by_role("dialog").wait_for(state="detached")
+        page.wait_for_function("document.activeElement.innerText === 'Create…'")
+
+
+def test_what_is_typed_into_a_field_is_no_key_that_leads_elsewhere(view):
+    page = view.show("topics", "orders")
+    page.keyboard.press("g")
+    page.get_by_label("Filter").click()
+    page.keyboard.type("orders")
+    page.get_by_text("1 to 1 of 1").wait_for()
+    assert page.get_by_label("Filter").input_value() == "orders"
+
+
 def test_a_topic_is_created_and_deleted_by_its_typed_name(view):
     page = view.show("topics", "orders")
     page.get_by_role("button", name="Create…").click()

@@ -83,7 +83,8 @@ function App() {
     gone.pending = true;
     addEventListener("keydown", (event) => {
       gone.pending = false;
-      const found = PAGES.find((each) => each.key === event.key);
+      const isMeant = !event.ctrlKey && !event.metaKey && !event.altKey && !event.target.closest("input, select, textarea, dialog");
+      const found = isMeant && PAGES.find((each) => each.key === event.key);
       if (found) { event.preventDefault(); event.stopImmediatePropagation(); go(found.page); }
     }, { once: true, capture: true });
   } };

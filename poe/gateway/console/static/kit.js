@@ -262,7 +262,11 @@ export function Table({ columns, rows, rowKey, total, onOpen, caption, empty, li
 
 export function Dialog({ title, onClose, children }) {
   const own = useRef(null);
-  useEffect(() => { own.current.showModal(); }, []);
+  useEffect(() => {
+    const before = document.activeElement;
+    own.current.showModal();
+    return () => setTimeout(() => before.focus()); // a dialog that is removed, and not closed, leaves the focus nowhere
+  }, []);
   return html`<dialog ref=${own} aria-label=${title} onClose=${onClose}><h2>${title}</h2>${children}</dialog>`;
 }
 export function Confirm({ title, text, type, action, onClose }) {
