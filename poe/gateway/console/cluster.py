@@ -21,19 +21,19 @@ async def _states(look: Look, _argument: str) -> AsyncGenerator[object]:
     """Yield how the cluster is, each second that it differs."""
     shown: object = None
     while True:
+        node = (await look.counters())["node"]
         async with look.node() as connection:
-            state = await _state(connection)
+            state = await _state(connection, node)
         if state != shown:
             shown = state
             yield state
         await asyncio.sleep(_LOOK_S)
 
 
-async def _state(connection: AsyncSocket) -> object:
-    counters = await connection.counters()
+async def _state(connection: AsyncSocket, node: Mapping[str, Any]) -> object:
     # Of the node only those are told who administer it.
-    if not counters["node"].get("is_in_cluster"):
-        return {"is_in_cluster": False, "is_told": bool(counters["node"])}
+    if not node.get("is_in_cluster"):
+        return {"is_in_cluster": False, "is_told": bool(node)}
     told = await connection.control("cluster")
     members = await connection.control("cluster_members")
     queues = await connection.control("queues")

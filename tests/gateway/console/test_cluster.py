@@ -1,9 +1,11 @@
 """The page of the cluster: of real nodes, whose fabrics are in one process."""
 
 import json
+from contextlib import nullcontext
 
 import pytest
 
+from poe.gateway.console.cluster import VIEWS
 from poe.protocol import socket as connect
 from tests.cluster.linked_nodes import LinkedNode, Links
 from tests.gateway.console.conftest import Shown
@@ -64,6 +66,21 @@ def test_a_node_that_is_down_is_forgotten_and_one_that_lives_is_not(shown):
     assert console.http.post("cluster/forget", json={"node": node}).status_code == 200
     rows = {each["name"]: each["state"] for each in state_of(console.http)["nodes"]}
     assert rows["beta"] != "joined"
+
+
+class Alone:
+    """Stands for a node in no cluster, of whose topics nobody is to be told each second."""
+
+    def node(self):
+        return nullcontext()
+
+    async def counters(self):
+        return {"node": {"is_in_cluster": False}, "topics": {}}
+
+
+async def test_the_page_does_not_ask_for_all_topics_each_second():
+    state = await anext(VIEWS["cluster"].states(Alone(), ""))
+    assert state == {"is_in_cluster": False, "is_told": True}
 
 
 def test_a_node_that_is_in_no_cluster_says_so(console):
