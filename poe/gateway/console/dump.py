@@ -2,12 +2,13 @@
 
 import io
 from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
 from http import HTTPStatus
 from typing import Any, Final
 
 from starlette.responses import Response, StreamingResponse
 
-from poe.errors import RequestRefused
+from poe.errors import RequestRefused, UnknownTopic
 from poe.gateway.console.level import Level
 from poe.gateway.console.look import Look
 from poe.gateway.console.reading import Pair, read
@@ -32,11 +33,31 @@ async def get_dump(visit: Visit) -> Response:
         _parquet_library()
     async with visit.node() as connection:
         is_enveloped = (await connection.describe(topic)).properties.envelope
-    pieces = _pieces(visit.look, topic, after, last, limit)
+    pieces = await _begun(_pieces(visit.look, topic, after, last, limit))
     headers = {"Content-Disposition": f'attachment; filename="messages.{form}"'}
     media_type = "application/x-ndjson" if form == "jsonl" else "application/vnd.apache.parquet"
     content = write(pieces, is_enveloped=is_enveloped)
     return StreamingResponse(content, headers=headers, media_type=media_type)
+
+
+async def _begun(pieces: AsyncGenerator[list[Pair]]) -> AsyncGenerator[list[Pair]]:
+    """Wait for the first piece: once something is sent, it cannot be told any more what is wrong.
+
+    Raises:
+        PoeError: it cannot be read.
+    """
+    first: list[Pair] = []
+    with suppress(UnknownTopic):  # nothing was put onto it yet
+        first = await anext(pieces, first)
+
+    async def whole() -> AsyncGenerator[list[Pair]]:
+        async with aclosing(pieces):
+            if first:
+                yield first
+            async for each in pieces:
+                yield each
+
+    return whole()
 
 
 async def _pieces(

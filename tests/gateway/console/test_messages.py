@@ -228,6 +228,14 @@ def test_a_dump_is_lines_that_can_be_posted_again(console, hundred):
     assert [json.loads(each) for each in found] == lines[10:15]
 
 
+def test_a_dump_of_no_message_is_empty_and_one_that_cannot_be_read_is_told(console, topic):
+    console.node.create_topic(topic)
+    assert console.http.get(f"messages/{topic}/dump").content == b""
+    console.node.create_topic(f"{topic}-parts", partitions=2)
+    reply = console.http.get(f"messages/{topic}-parts/dump")
+    assert (reply.status_code, reply.json()["error"]["name"]) == (409, "PropertyMismatch")
+
+
 @contextmanager
 def tail(console, topic, **headers):
     """Yield states of a tail, and the ids of their events."""
