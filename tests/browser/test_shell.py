@@ -195,6 +195,7 @@ def test_a_tail_shows_messages_of_one_partition(view):
     node.create_topic("tailed", partitions=2)
     for number in range(2):
         node.put(f"tailed-{number}", b"old")
+    view.show("messages", "Time and pointer", topic="tailed").wait_for_url("**topic=tailed-0*")
     page = tailing(view, "tailed-0")
     page.get_by_label("Partition").select_option("tailed-1")
     page.get_by_role("heading", name="tailed-1").wait_for()

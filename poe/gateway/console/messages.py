@@ -63,6 +63,8 @@ async def get_messages(visit: Visit) -> object:
         found = await connection.describe(topic)
         part = found.partitions[0] if found.partitions else None
         pairs: list[Pair] = []
+        if part is not None:  # of a topic of several the first one; the others are told
+            topic = part.topic
         if part is not None and part.messages:
             if place in {"newest", "before"}:
                 last = at - 1 if place == "before" else POINTER_MAX

@@ -327,6 +327,9 @@ def test_one_of_several_partitions_is_looked_at_and_the_others_are_told(console,
         told = console.http.get(f"messages/{topic}-{number}").json()
         assert [each["preview"] for each in told["rows"]] == [shown]
         assert [each["id"] for each in told["partitions"]] == [f"{topic}-0", f"{topic}-1"]
+    first = console.http.get(f"messages/{topic}")
+    assert previews(first) == ["in the first"]
+    assert first.json()["id"] == f"{topic}-0"
     (row,) = rows(console.http.get("instant", params={"filter": topic}))
     assert (row["last"]["preview"], row["partition"]) == ("in the first", f"{topic}-0")
 

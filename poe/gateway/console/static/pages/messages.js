@@ -122,6 +122,7 @@ export default function Messages({ query }) {
   const tail = () => { setFound(null); setTailed({ rows: [], skipped: 0, later: null }); };
   useKeys({ j: () => step(1), k: () => step(-1), t: () => (tailed ? setTailed(null) : tail()) }, { "j k": "next and previous message", Enter: "open the message", t: "tail, and back", x: "choose the message" });
   useEffect(() => { choose(new Set()); setTailed((old) => old && { rows: [], skipped: 0, later: null }); }, [topic]);
+  useEffect(() => { if (data && data.id !== topic) setQuery({ topic: data.id }); }, [data]); // one partition of that topic
   const rows = data?.rows ?? [];
   const marked = [...chosen].sort((one, other) => (BigInt(one) < BigInt(other) ? -1 : 1));
   const putMarked = async () => {
