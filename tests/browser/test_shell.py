@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -78,7 +79,7 @@ def test_puts_are_seen_live(view):
 
 def test_the_chart_begins_though_nothing_is_put(view):
     page = view.page
-    answers = iter([{"times_s": [], "series": {}}])
+    answers: Iterator[dict[str, Any]] = iter([{"times_s": [], "series": {}}])
 
     def answer(route):
         told = next(answers, None)
@@ -326,6 +327,16 @@ def test_a_time_is_typed_as_times_are_shown_and_what_is_none_is_told(view):
     type_time("")
     page.get_by_role("alert").wait_for(state="detached")
     assert page.get_by_role("button", name="Newest").get_attribute("aria-pressed") == "true"
+
+
+def test_what_is_typed_stays_while_messages_come(view):
+    view.console.node.put("typed", b"old")
+    page = tailing(view, "typed")
+    field = page.get_by_label("From a time or pointer")
+    field.fill("2026-01")
+    view.console.node.put("typed", b"came meanwhile")
+    page.get_by_text("came meanwhile").wait_for()
+    assert field.input_value() == "2026-01"
 
 
 def test_a_dump_is_of_all_messages(view):

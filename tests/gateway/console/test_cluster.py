@@ -2,6 +2,7 @@
 
 import json
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
@@ -79,7 +80,8 @@ class Alone:
 
 
 async def test_the_page_does_not_ask_for_all_topics_each_second():
-    state = await anext(VIEWS["cluster"].states(Alone(), ""))
+    alone: Any = Alone()
+    state = await anext(VIEWS["cluster"].states(alone, ""))
     assert state == {"is_in_cluster": False, "is_told": True}
 
 

@@ -1,5 +1,7 @@
 """Groups of the console: lag, pause, reset with a look before, delete; and pipelines."""
 
+from typing import Any
+
 import pytest
 
 from poe.client import Consumer, Queue
@@ -132,7 +134,8 @@ async def test_a_group_loses_the_oldest_message_that_it_has_not_read(position):
     unread = {"position": position, "newest": 2, "messages": 1, "seconds": 30.0}
     all_read = {"position": 2, "newest": 2, "messages": 0, "seconds": 0.0}
     units = {b"orders": unread, b"quiet": all_read}
-    assert await loss_of(Keeper(), units) == {"keeps_s": 100.0, "loss_s": 70.0}
+    keeper: Any = Keeper()
+    assert await loss_of(keeper, units) == {"keeps_s": 100.0, "loss_s": 70.0}
 
 
 def test_a_shadow_reads_again_and_disturbs_nobody(console, group, topic):

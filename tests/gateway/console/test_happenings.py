@@ -5,6 +5,7 @@ import io
 import json
 import zipfile
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ class Busy:
 @pytest.mark.parametrize("view", ["events", "tree"])
 async def test_a_node_in_which_much_happens_is_asked_now_and_then(view, monkeypatch):
     monkeypatch.setattr("poe.gateway.console.happenings._PAUSE_S", 3600)
-    look = Busy()
+    look: Any = Busy()
     states = VIEWS[view].states(look, "")
     await anext(states)
     count = look.count

@@ -2,6 +2,7 @@
 
 import asyncio
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,5 +13,6 @@ from poe.gateway.console.judging import answer
 async def test_an_answer_that_is_too_long_is_refused_with_what_helps():
     reader = asyncio.StreamReader(limit=10)
     reader.feed_data(b"x" * 100)
+    process: Any = SimpleNamespace(stdout=reader)
     with pytest.raises(RequestRefused, match="look at fewer messages"):
-        await answer(SimpleNamespace(stdout=reader))
+        await answer(process)

@@ -92,7 +92,7 @@ async def test_what_may_take_long_has_no_limit_of_an_answer(monkeypatch):
     door = Door(silence())
     monkeypatch.setattr("poe.gateway.console.look.Brokers", lambda *_: door)
     options = GatewayOptions()
-    look = Look(options, options.entry, History(nothing, nothing), [].append)
+    look = Look(options, options.entry, History(nothing, nothing), list[Entry]().append)
     for way in (look.node, look.patient):
         with pytest.raises(ConnectFailed):
             async with way():

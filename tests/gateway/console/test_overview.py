@@ -3,6 +3,7 @@
 import asyncio
 import time
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
@@ -113,7 +114,8 @@ class Described:
 
 
 async def test_a_topic_that_is_out_of_service_takes_nothing_else_from_the_overview():
-    rows = await recent_of(Described(), 0, [b"bad", b"good"])
+    described: Any = Described()
+    rows = await recent_of(described, 0, [b"bad", b"good"])
     assert [each["child"] for each in rows] == ["good"]
 
 

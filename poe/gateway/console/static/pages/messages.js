@@ -103,6 +103,8 @@ export default function Messages({ query }) {
   const [chosen, choose] = useState(new Set());
   const [compared, setCompared] = useState(null);
   const [failed, setFailed] = useState(null);
+  const shownFrom = place === "after" ? at ?? "" : "", [typed, setTyped] = useState(shownFrom);
+  useEffect(() => setTyped(shownFrom), [shownFrom]);
   const [wanted, setWanted] = useState({ text: text ?? "", kind: kind ?? "text" });
   useLive(tailed ? `tail:${topic}` : null, ({ data: more, error: failed }) => setTailed((old) => {
     if (!old || !more) return old && { ...old, error: failed };
@@ -140,7 +142,7 @@ export default function Messages({ query }) {
     <div class="fields">${data && data.partitions.length > 1 ? html`<${Field} label="Partition"><select value=${topic} onChange=${(event) => go("messages", { topic: event.target.value })}>${data.partitions.map((each) => html`<option value=${each.id}>${each.name}</option>`)}</select><//>` : null}
       <button type="button" aria-pressed=${!tailed && !found && (place ?? "newest") === "newest"} onClick=${() => show({ place: undefined })}>Newest</button><button type="button" aria-pressed=${place === "oldest"} onClick=${() => show({ place: "oldest" })}>Oldest</button>
       <button type="button" aria-pressed=${Boolean(tailed)} onClick=${() => (tailed ? setTailed(null) : tail())}>Tail</button>
-      <${Field} label="From a time or pointer"><input value=${place === "after" ? at ?? "" : ""} placeholder="2026-11-24T12:00:00" onChange=${(event) => { const given = event.target.value.trim(); show(given ? { place: "after", at: pointerOf(given) } : { place: undefined }); }} /><//>
+      <${Field} label="From a time or pointer"><input value=${typed} placeholder="2026-11-24T12:00:00" onInput=${(event) => setTyped(event.target.value)} onChange=${(event) => { const given = event.target.value.trim(); show(given ? { place: "after", at: pointerOf(given) } : { place: undefined }); }} /><//>
       <${Field} label="Find"><input type="search" class="wide" placeholder=${KINDS.find(([each]) => each === wanted.kind)[2]} value=${wanted.text} onInput=${(event) => setWanted({ ...wanted, text: event.target.value })} onKeyDown=${(event) => event.key === "Enter" && setQuery({ ...wanted, text: event.target.value })} /><//>
       <${Field} label="as"><select value=${wanted.kind} onChange=${(event) => setWanted({ ...wanted, kind: event.target.value })}>${KINDS.map(([each, words]) => html`<option value=${each} selected=${each === wanted.kind}>${words}</option>`)}</select><//>
       <button type="button" onClick=${() => setQuery({ ...wanted })}>Find</button>
