@@ -252,9 +252,15 @@ class LimitedConnection(HttpToolsProtocol):
     def shutdown(self) -> None:
         """Let a client go when the gateway stops; one that asks nothing is not waited for."""
         super().shutdown()
-        is_idle = self.transport.is_closing() and not self.transport.get_write_buffer_size()
-        if is_idle and self.scheme == "https":
-            # By TLS it would have to say that it has seen the end, and most do not look for it.
+        if self.transport.is_closing():
+            self._say_goodbye()
+
+    def _say_goodbye(self) -> None:
+        """End a closed connection: by TLS its client would have to say that it has seen the end.
+
+        Most do not look for it, and some mean to stay.
+        """
+        if self.scheme == "https" and not self.transport.get_write_buffer_size():
             self.loop.call_later(_GOODBYE_S, self.transport.abort)
 
     def _watch(self) -> None:
@@ -287,3 +293,4 @@ class LimitedConnection(HttpToolsProtocol):
             ending = b"content-length: 0\r\nconnection: close\r\n\r\n"
             self.transport.write(b"HTTP/1.1 " + status + b"\r\n" + header + ending)
         self.transport.close()
+        self._say_goodbye()

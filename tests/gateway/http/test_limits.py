@@ -6,6 +6,7 @@ import socket
 import ssl
 import time
 
+import httpx
 import pytest
 
 from tests.gateway.http.front import TIMEOUT_S, Front, reply, stored, whole_reply
@@ -200,6 +201,20 @@ def test_more_clients_than_allowed_are_told_and_make_no_difference_to_the_others
         assert all(b"\r\nretry-after: 1\r\n" in each for each in refused)
     path = f"/sync/{topic}"
     wait_until(lambda: patient.http.post(path, content=b"x").status_code == 200, TIMEOUT_S)
+
+
+def test_clients_that_were_refused_keep_nobody_out(node, certified):
+    options = "--connections-max", 2, "--head-timeout-s", 300, "--body-timeout-s", 300
+    with Front(node, *options, tls=certified) as front, contextlib.ExitStack() as stack:
+        with front.connect(), front.connect():
+            refused = [stack.enter_context(front.connect()) for _ in range(5)]
+            assert all(each.recv(12) == b"HTTP/1.1 503" for each in refused)
+
+        def is_let_in():
+            with contextlib.suppress(httpx.TransportError):
+                return is_alive(front)
+
+        wait_until(is_let_in, TIMEOUT_S)
 
 
 def test_bodies_that_are_under_way_are_bounded_together(patient, topic):
