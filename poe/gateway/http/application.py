@@ -64,6 +64,12 @@ _PRODUCER_DEFAULTS: Mapping[str, Any] = {
 }
 
 
+_ENDED = RequestRefused(
+    HTTPStatus.GATEWAY_TIMEOUT,
+    "the gateway stops, and there is no answer yet; it may have been done, and may yet be",
+)
+
+
 class Gateway:
     """An ASGI application; `async with` it, or let a server do so by the lifespan protocol.
 
@@ -155,11 +161,10 @@ class Gateway:
             return
         path = scope["raw_path"].decode("latin-1")
         scope["path"] = path.removesuffix("/")
-        status = HTTPStatus.INTERNAL_SERVER_ERROR
-        origin: bytes | None = None
-        application: ASGIApp = self._application
+        status: int | None = None
         began_s = time.perf_counter()
         console = self.console if self.console and self.console.owns(scope["path"]) else None
+        application, origin = self._enter(scope) if console is None else (console, None)
 
         async def counted(message: Message) -> None:
             nonlocal status
@@ -169,27 +174,36 @@ class Gateway:
             await send(message)
 
         try:
-            if console is None:
-                origin = self._guard.admit(scope)
-            granted = None if origin is None else preflight_headers(scope)
-            if console is not None:
-                application = console
-            elif granted is not None:
-                application = Response(status_code=HTTPStatus.NO_CONTENT)
-                application.raw_headers.extend(granted)
-            else:
-                self._admission.enter(scope)
-        except RequestRefused as error:
-            application = error_reply(error, 0)
-        except Denied as denied:
-            application = denied_reply(denied)
-        try:
             await application(scope, *self._admission.metered(scope, receive, counted))
+        except asyncio.CancelledError:
+            # By the server, once those under way have had their time.
+            if not self._to.health.is_stopping:
+                raise
+            if status is None:
+                await error_reply(_ENDED, 0)(scope, receive, counted)
         finally:
             route = self._paths.get(scope.get("endpoint"), "other")
             route = route if console is None else "/console"
-            _REQUESTS.labels(scope["method"], route, status).inc()
+            told = HTTPStatus.INTERNAL_SERVER_ERROR if status is None else status
+            _REQUESTS.labels(scope["method"], route, told).inc()
             _SECONDS.labels(route).observe(time.perf_counter() - began_s)
+
+    def _enter(self, scope: Scope) -> tuple[ASGIApp, bytes | None]:
+        """Return what answers a request, and the origin of the page that asks, if one may."""
+        origin: bytes | None = None
+        try:
+            origin = self._guard.admit(scope)
+            granted = None if origin is None else preflight_headers(scope)
+            if granted is not None:
+                preflight = Response(status_code=HTTPStatus.NO_CONTENT)
+                preflight.raw_headers.extend(granted)
+                return preflight, origin
+            self._admission.enter(scope)
+        except RequestRefused as error:
+            return error_reply(error, 0), origin
+        except Denied as denied:
+            return denied_reply(denied), origin
+        return self._application, origin
 
     @asynccontextmanager
     async def _lifespan(self, _application: Starlette) -> AsyncIterator[None]:

@@ -123,6 +123,23 @@ def test_a_request_under_way_is_answered_before_the_end(node, topic):
     assert stored(node, topic) == [b"x"]
 
 
+@pytest.mark.parametrize("path", [b"/sync/t", b"/sync/t?delay_s=1"])
+def test_a_request_that_is_not_done_at_the_end_is_told_so(path):
+    options = "--sync-timeout-s", 300, "--drain-timeout-s", 1, "--producer", "close_timeout_s=1"
+    with broker() as slow, Front(slow.url, *options) as front, front.connect() as client:
+        assert front.http.post("/sync/t", content=b"x").status_code == 200
+        slow.set_latency(300)
+        head = b"POST %b HTTP/1.1\r\nHost: localhost\r\n" % path
+        client.sendall(head + b"Content-Length: 1\r\nExpect: 100-continue\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 100 ")
+        client.sendall(b"x")
+        _, _, stderr = front.end()
+        head, body = reply_of(client)
+    assert head.startswith(b"HTTP/1.1 504 ")
+    assert b"may have been done" in body
+    assert b"Traceback" not in stderr
+
+
 def test_a_port_that_is_taken_is_told(front):
     run = poe("gateway", "--port", front.port)
     assert run.returncode == 2
