@@ -122,6 +122,10 @@ class EditHook:
             self._running[id(post)] = post.path
             try:
                 future.set_result(self._edit(post))
+            except StopIteration as error:  # as of `next`; no future of asyncio takes it
+                failure = RuntimeError("the edit hook raised StopIteration")
+                failure.__cause__ = error
+                future.set_exception(failure)
             except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
                 future.set_exception(error)
             finally:

@@ -13,6 +13,8 @@ def edit(post: Post):
         case b"fail":
             msg = "a bug in the hook"
             raise TimeoutError(msg)
+        case b"find":
+            next(iter(()))
         case b"hang":
             threading.Event().wait(2.0)
         case b"hang_for_good":

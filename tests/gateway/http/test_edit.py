@@ -41,6 +41,7 @@ def test_the_hook_changes_what_is_produced(edited, node):
         ("nothing", 400, "empty list"),
         ("none", 500, "nothing was produced"),
         ("fail", 500, "nothing was produced"),
+        ("find", 500, "nothing was produced"),
         ("hang", 503, "more than 0.5 s"),
     ],
 )
