@@ -177,3 +177,24 @@ def test_equal_messages_of_several_workers_are_each_stored(cluster, produce):
         delivery.result(20)
     cluster.set_latency(0)
     assert [each.value for each in read(cluster, "pings")] == [b"first"] + [b"ping"] * 10
+
+
+def test_each_call_is_told_its_own_offset_though_others_put_in_between(cluster, produce):
+    one_by_one = {"batch.num.messages": 1, "max.in.flight.requests.per.connection": 1}
+    cluster.create_topic("shared")
+    producers = [produce(kafka=one_by_one, batch_count=5, linger_s=60.0) for _ in range(2)]
+    for producer in producers:
+        producer.prepare("shared", timeout_s=20)
+    cluster.set_latency(0.05)
+    deliveries = {
+        b"%d of %d" % (number, who): producer.produce_async_batched(
+            "shared", b"%d of %d" % (number, who)
+        )
+        for number in range(5)
+        for who, producer in enumerate(producers)
+    }
+    told = {value: delivery.result(30) for value, delivery in deliveries.items()}
+    cluster.set_latency(0)
+    stored = {each.value: each.pointer for each in read(cluster, "shared")}
+    assert {value: sent.pointer for value, sent in told.items()} == stored
+    assert {type(sent.pointer) for sent in told.values()} == {int}

@@ -18,7 +18,7 @@ from poe.client.producer.delivery import (
 from poe.client.producer.payload import Message, Messages
 from poe.client.producer.producer_options import TopicOptions
 from poe.client.producer.topic_info import Carrier
-from poe.client.producer.transport import OutgoingBatch
+from poe.client.producer.transport import LastPointer, OutgoingBatch
 from poe.errors import PoeError
 from poe.protocol import PutId
 
@@ -124,10 +124,11 @@ class Batch(RequestOutcome):
             raise value.with_traceback(None)
         if isinstance(value, Gathering):
             return value.result_of(end - self.gone_before(end), count)
-        # Pointers of one request are consecutive.
         if value and end < self.places:
-            value -= self.places - end - sum(e - s for s, e, _ in self.holes if s >= end)
-        return Sent(self.queue.topic, self.queue.partition, value, count)
+            behind = self.places - end - sum(e - s for s, e, _ in self.holes if s >= end)
+            # Pointers of one request are consecutive.
+            value = value.all[-1 - behind] if type(value) is LastPointer else value - behind
+        return Sent(self.queue.topic, self.queue.partition, int(value), count)
 
     def results_of(self, end: int, count: int) -> list[Sent | Failed]:
         """Return the `Sent` of each message, or why there is none."""
@@ -298,7 +299,7 @@ class Batch(RequestOutcome):
         """Return the answer to the whole batch, for those who are told of batches."""
         if isinstance(value, PoeError):
             return value
-        return Sent(self.queue.topic, self.queue.partition, value, self.living_count)
+        return Sent(self.queue.topic, self.queue.partition, int(value), self.living_count)
 
     def count(self) -> int:
         """Return how many messages of callers it has."""

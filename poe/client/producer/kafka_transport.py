@@ -34,7 +34,14 @@ from poe.client.kafka_library import (
 from poe.client.producer.delivery import Outcome
 from poe.client.producer.kafka_answers import Answers, Sending
 from poe.client.producer.producer_options import OTHERS, ProducerOptions
-from poe.client.producer.transport import Broker, Done, OutgoingBatch, Partition, TopicMetadata
+from poe.client.producer.transport import (
+    Broker,
+    Done,
+    LastPointer,
+    OutgoingBatch,
+    Partition,
+    TopicMetadata,
+)
 from poe.errors import (
     ConnectionClosed,
     DeliveryTimeout,
@@ -268,21 +275,26 @@ class KafkaTransport:
         # An iterator counts in one atomic step: two threads may report.
         waiting = iter(range(count - 1, -1, -1))
         errors: list[KafkaError] = []
+        # Without acknowledgements (acks=0) librdkafka knows none.
+        offsets: list[int] = []
 
         def report(error: KafkaError | None, message: Message | None) -> None:
             if error is not None:
                 errors.append(error)
+            elif message is not None:
+                offsets.append(message.offset() or 0)
             # One that was given just when a signal came is reported twice.
             if next(waiting, 1):
                 return
             if self._is_unsent(errors, count):
                 self._answers.forget(sending)
                 return
-            if errors or message is None:
+            if errors:
                 answer: int | PoeError = self._failure(batch.topic, errors, count)
+            elif offsets[-1] - offsets[0] < count:
+                answer = max(offsets[-1], 0)
             else:
-                # Without acknowledgements (acks=0) librdkafka knows no offset.
-                answer = max(message.offset() or 0, 0)
+                answer = LastPointer(offsets)
             self._answers.end(sending, answer)
 
         return report

@@ -6,7 +6,7 @@ finds brokers and connects; a link carries batches and says what became of each.
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias
 
 from poe.client.url import parse_url
 from poe.errors import KafkaMissing, PoeError
@@ -58,6 +58,22 @@ class OutgoingBatch(NamedTuple):
     """Stored once, however often it is sent; None where the transport numbers by itself."""
     size: int
     """Bytes of the messages."""
+
+
+class LastPointer(int):
+    """The pointer of a batch's last message, where those of the others are not one less each.
+
+    Kafka's library may send a batch as several requests, and others put in between.
+    """
+
+    all: "list[int]"
+    """The pointers of all its messages."""
+
+    def __new__(cls, pointers: "list[int]") -> Self:
+        """Keep them."""
+        last = super().__new__(cls, pointers[-1])
+        last.all = pointers
+        return last
 
 
 Done: TypeAlias = Callable[[int | PoeError], bool]

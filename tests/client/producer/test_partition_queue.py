@@ -3,6 +3,7 @@ import pytest
 from poe.client import Sent
 from poe.client.producer.batch import Batch
 from poe.client.producer.payload import Message
+from poe.client.producer.transport import LastPointer
 from poe.errors import (
     BufferFull,
     DeliveryTimeout,
@@ -453,3 +454,19 @@ def test_callbacks_are_told_of_batches():
         ("failed", "InvalidMessage"),
     ]
     assert {state for _, _, state, _, _ in events} == {"ready"}
+
+
+def test_pointers_with_others_in_between_are_each_its_own_message_s():
+    world = QueueWorld(batch_count=5, linger_s=10.0)
+    deliveries = add(world, b"a", b"b", b"c")
+    [pair] = world.queue.add([b"d", b"e"], is_due=False)
+    assert world.queue.withdraw(deliveries[1], InvalidMessage(1, 0))
+    link = world.connect()
+    world.queue.flush()
+    _, done = link.sent.popleft()
+    done(LastPointer([3, 5, 6, 9]))
+    assert [deliveries[0].result(0), deliveries[2].result(0), pair.result(0)] == [
+        Sent(b"t", 0, 3, 1),
+        Sent(b"t", 0, 5, 1),
+        Sent(b"t", 0, 9, 2),
+    ]
