@@ -181,12 +181,14 @@ class AsyncProducer:
         limit_s = check_timeout(core.options.close_timeout_s if timeout_s is None else timeout_s)
         if not core.refuse():
             return []
+        ending: asyncio.Future[list[Undelivered]] | None = None
         try:
             await self.flush(limit_s)
+            ending = asyncio.ensure_future(asyncio.to_thread(core.end))
+            return await asyncio.shield(ending)
         except BaseException:  # cancelled: whoever has called does not get what is returned
-            log_undelivered(await asyncio.to_thread(core.end))
+            log_undelivered(await (ending or asyncio.to_thread(core.end)))
             raise
-        return await asyncio.to_thread(core.end)
 
     async def statistics(self) -> dict[str, Any]:
         """Return counts: of messages sent, delivered, failed, dropped, retried, buffered."""

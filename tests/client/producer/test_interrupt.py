@@ -74,6 +74,37 @@ async def test_who_is_cancelled_while_it_closes_tells_what_is_left(away, caplog)
     assert await producer.close() == []
 
 
+class SlowSink:
+    """Takes its time to let go of what it holds: the end of its producer waits for it."""
+
+    def __init__(self):
+        self.is_closing = threading.Event()
+        self.may_close = threading.Event()
+
+    def add(self, *_):
+        """Take nothing."""
+
+    set = observe = add
+
+    def close(self):
+        self.is_closing.set()
+        self.may_close.wait(20)
+
+
+async def test_who_is_cancelled_while_the_rest_ends_tells_what_is_left_too(away, caplog):
+    sink = SlowSink()
+    producer = AsyncProducer(away.url, metrics=[sink])
+    await producer.produce_async("t", b"one")
+    closing = asyncio.create_task(producer.close(timeout_s=0))
+    assert await asyncio.to_thread(sink.is_closing.wait, 20)
+    closing.cancel()
+    await asyncio.sleep(0)
+    sink.may_close.set()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert told(caplog) == ["topic b't': 1 messages were not delivered"]
+
+
 def test_ctrl_c_while_the_block_closes_ends_it(away, caplog):
     """The block has come to its end by itself; its user does not want to wait any longer."""
     ident = threading.get_ident()
