@@ -301,6 +301,11 @@ class Batch(RequestOutcome):
             return value
         return Sent(self.queue.topic, self.queue.partition, int(value), self.living_count)
 
+    @property
+    def is_again(self) -> bool:
+        """Whether it was sent before."""
+        return self.is_unknown or self.error is not None
+
     def count(self) -> int:
         """Return how many messages of callers it has."""
         if self.serial:

@@ -86,10 +86,12 @@ class Instrumentation:
         empty = self.takes_empty or bool(has_envelope)
         return massaged(massage, queue.topic, batch.messages, empty=empty)
 
-    def sent(self, batch: Batch) -> None:
-        """Tell of a batch that was given to a connection."""
+    def sent(self, batch: Batch, *, is_again: bool) -> None:
+        """Tell of a batch that was given to a connection, for the first time or again."""
         count = batch.living_count
         counts = {"messages_sent": count, "bytes_sent": batch.size, "batches_sent": 1}
+        if is_again:
+            counts["messages_retried"] = count
         self._count(batch.queue, counts, broker=_broker(batch))
         if self._is_told and Event.FLUSH in self.callbacks:
             self._fire(Event.FLUSH, batch, count)
@@ -123,10 +125,6 @@ class Instrumentation:
         self._add(topic, UNPLACED, "", {"messages_failed": count})
         self._log(topic, count, error)
         self.topic_event(Event.FAILED, topic, error)
-
-    def retried(self, batch: Batch) -> None:
-        """Tell of a batch that will be sent again."""
-        self._count(batch.queue, {"messages_retried": batch.living_count}, broker=_broker(batch))
 
     def _log(self, topic: bytes, count: int, error: PoeError) -> None:
         if not isinstance(error, ProducerClosed):  # `close` tells those

@@ -374,8 +374,9 @@ class PartitionQueue:
                 return
         outgoing = batch.outgoing()
         if outgoing.messages:  # or the loop has given it up, or back to the spool, in this moment
+            is_again = batch.is_again  # asked now: its answer may be faster
             link.send(outgoing, partial(self._answered, link, batch))
-            self._observer.sent(batch)
+            self._observer.sent(batch, is_again=is_again)
 
     # ---- answers ------------------------------------------------------------------------------
 
@@ -399,7 +400,6 @@ class PartitionQueue:
             self._end(batch, 0 if isinstance(value, RepeatedPut) else value, room)
         elif isinstance(value, PoeError):
             self.last_error = value
-            self._observer.retried(batch)
         when_drained = self._when_drained
         if when_drained is not None and not self.window.in_flight:
             # Not at once: it is for actors, and this may be called by one.

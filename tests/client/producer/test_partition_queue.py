@@ -470,3 +470,18 @@ def test_pointers_with_others_in_between_are_each_its_own_message_s():
         Sent(b"t", 0, 5, 1),
         Sent(b"t", 0, 9, 2),
     ]
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_what_is_sent_again_is_counted_as_that_whether_its_link_has_answered_or_not(is_told):
+    world = QueueWorld()
+    world.connect()
+    add(world, b"a", is_due=True)
+    if is_told:
+        world.link.close()
+    world.queue.disconnect()
+    add(world, b"b", is_due=True)
+    world.connect().run()
+    totals = world.observer.totals
+    assert (totals["messages_sent"], totals["messages_retried"]) == (3, 1)
+    assert totals["messages_delivered"] == 2
