@@ -9,6 +9,7 @@ Any thread may use it; what it is told of brokers comes from the topic's actor.
 """
 
 import itertools
+import logging
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -34,6 +35,9 @@ from poe.client.producer.transport import OutgoingBatch, TopicMetadata
 from poe.client.producer.worker_record import WorkerRecord
 from poe.client.spool.spooler import Part, Spooler
 from poe.errors import BrokerDown, Dropped, PoeError, SecurityError
+from poe.errors.short_text import short_repr
+
+_log = logging.getLogger(__name__)
 
 _PARTS_MAX = 10_000
 """More than the partitions of a call."""
@@ -78,6 +82,8 @@ class TopicQueues:
         self._unplaced = self._new_queue(UNPLACED)
         self._refusal: PoeError | None = None
         """Why nobody will tell the partitions."""
+        self._missed: set[int] = set()
+        """Partitions that the spool has messages for, and that there are not."""
         self._are_known = False
         """Whether calls wait no more for partitions to be known."""
         # So that a call which finds no partitions is behind those that waited for them.
@@ -236,6 +242,14 @@ class TopicQueues:
         if partition != UNPLACED:
             queues = self._queues.get(partition)
             if queues is None:
+                if self.state is TopicState.READY and partition not in self._missed:
+                    self._missed.add(partition)
+                    _log.warning(
+                        "topic %s: the spool has messages for partition %d, which there is not: "
+                        "they wait for it, and all behind them do",
+                        short_repr(topic),
+                        partition,
+                    )
                 return None
             return [Part(queues[0], batch or Batch(queues[0], now_s), spooled)]
         if not self._queues and (self._refusal is None or self._is_kept_out):

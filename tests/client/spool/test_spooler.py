@@ -13,6 +13,7 @@ from poe.client.producer.callbacks import Event
 from poe.client.producer.delivery import Buffered, Sent
 from poe.client.producer.payload import parse
 from poe.client.producer.topic_queues import buffered_of
+from poe.client.producer.transport import Partition, TopicMetadata
 from poe.errors import (
     CallTimeout,
     DeliveryTimeout,
@@ -131,6 +132,21 @@ def test_what_was_delivered_before_a_kill_counts_as_delivered_when_it_comes_agai
     assert (totals["messages_delivered"], totals["messages_failed"]) == (12, 0)
 
 
+def test_what_is_there_for_a_partition_that_there_is_not_any_more_is_told_once(caplog):
+    world = World()
+    world.life.queues[1].add([b"for another partition"], is_due=True)
+    world.time.advance(1.0)
+    world.life = Life(world.disk.copy("boot"), world.time, knows_partitions=False)
+    world.life.topic.learn(TopicMetadata(b"t", (), (Partition(0, 0),)))
+    world.life.queues = world.life.topic.queues()
+    assert "partition" not in caplog.text
+    for _ in range(2):
+        world.life.connect(world.servers[:1])
+        world.life.disconnect()
+    [told] = [each for each in caplog.messages if "partition" in each]
+    assert told.startswith("topic b't': the spool has messages for partition 1, which there is not")
+
+
 def test_a_drop_of_what_was_under_way_costs_nothing_that_is_under_way_later():
     world = World(bytes_max=1000)
     world.life.connect(world.servers)
@@ -204,13 +220,13 @@ def test_what_waits_for_a_full_disk_keeps_nobody_busy(monkeypatch):
     world = World()
     world.files.fail(0, errno.ENOSPC, "write_at", is_for_ever=True)
     world.add(numbers(0, 4))
-    delays_s = []
-    call_later = world.time.call_later
-    monkeypatch.setattr(
-        world.time,
-        "call_later",
-        lambda delay_s, action: (delays_s.append(delay_s), call_later(delay_s, action)),
-    )
+    call_later, delays_s = world.time.call_later, []
+
+    def noted(delay_s, action):
+        delays_s.append(delay_s)
+        call_later(delay_s, action)
+
+    monkeypatch.setattr(world.time, "call_later", noted)
     world.time.advance(10.0)
     assert len(delays_s) <= 3 * 10
     world.files.heal()
