@@ -38,7 +38,7 @@ class LogWriter:
         """What to do when a message is written, or cannot be, by its number."""
         self._closed_until_us = 0
         self._seen: dict[NodeRef, bool] = {}
-        """Who is there, as the log has it, or was; what they hand out, they may tell a later life."""
+        """Who is there or was, as the log has it; what they hand out they may tell a later life."""
         self._counts: Counter[str] = Counter()
 
     def read(self, message: bytes) -> Entry | None:
