@@ -184,17 +184,33 @@ def named_falsely(history: History) -> Iterator[str]:
 
 
 def again(history: History) -> Iterator[str]:
-    """Nobody hands out what it knows to be done."""
+    """Nobody hands out what it knows to be done.
+
+    But who comes back with its disk, as a copy of its folder was there in its place: all have
+    forgotten then what is over, and done everywhere as far as they could know.
+    """
     handed = history.by_message("handed")
     for (group, message), acked in history.by_message("acked").items():
         for each in handed.get((group, message), ()):
             for ack in acked:
-                if ack.at_us < each.at_us and (each.node, each.life) in history.knowers(
-                    ack, each.at_us, AGREED_US
+                if (
+                    ack.at_us < each.at_us
+                    and not _is_back(history, group, message, each)
+                    and (each.node, each.life) in history.knowers(ack, each.at_us, AGREED_US)
                 ):
                     at = f"{ack.node} at {ack.at_us}, and handed out by {each.node} at {each.at_us}"
                     yield f"{message} of {group} was acknowledged at {at}"
                     break
+
+
+def _is_back(history: History, group: GroupName, message: str, event: Event) -> bool:
+    """Return whether a life began after its node was none of the cluster any more, and a message
+    was over: what is on its disk others may have forgotten by then, as done everywhere.
+    """
+    begun_us = history.began_us(event.node, event.life)
+    return _over_us(history, group, message) < begun_us and any(
+        each.node == event.node and each.at_us < begun_us for each in history.of("forget")
+    )
 
 
 def miscounted(history: History) -> Iterator[str]:

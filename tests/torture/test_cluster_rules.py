@@ -263,6 +263,15 @@ ALLOWED = {
         Event(47 * SECOND, "crash", **C),
         event(60, "report", C),
     ],
+    "who was fenced before all was done, and forgotten, comes back with its disk": [
+        *SOUND,
+        Event(21 * SECOND, "start", node="d", life=1, peers=("a",)),
+        Event(21 * SECOND + 5, "forget", **A),
+        Event(23 * SECOND, "kill", **A, state="kept"),
+        Event(40 * SECOND, "start", node="a", life=2),
+        event(57, "handed", {"node": "a", "life": 2}, (M1,)),
+        *(event(60, "report", node, (M1,)) for node in NODES),
+    ],
     "a later life has lost the disk of the one that knew it": [
         *(each for each in SOUND if (each.kind, each.node) != ("report", "a")),
         event(21.5, "handed", A, (M1,)),
