@@ -38,8 +38,10 @@ class SavedLogins:
     def find(self, url: str | None) -> dict[str, str]:
         """Return the options saved for a url, None for the current one; empty: there are none."""
         name = self._current() if url is None else _id(url)
-        folder = self._folder / "logins" / name
+        folder, _, old = self._places(name)
         try:
+            if not folder.exists():
+                folder = old  # it is being replaced
             text = (folder / "login.toml").read_text("utf-8") if name else ""
             said = tomllib.loads(text)
         except FileNotFoundError:
@@ -55,7 +57,7 @@ class SavedLogins:
         import tomlkit  # noqa: PLC0415 - nothing else here needs it
 
         name = _id(options["url"])
-        folder, new, old = (self._folder / "logins" / (name + end) for end in ("", ".new", ".old"))
+        folder, new, old = self._places(name)
         for each in (new, old):
             shutil.rmtree(each, ignore_errors=True)
         for each in (self._folder, new.parent, new):
@@ -74,11 +76,18 @@ class SavedLogins:
         name = self._current() if url is None else _id(url)
         if name == self._current():
             (self._folder / "current").unlink(missing_ok=True)
-        folder = self._folder / "logins" / name
-        is_there = bool(name) and folder.exists()
-        if is_there:
-            shutil.rmtree(folder)
-        return is_there
+        found = [each for each in self._places(name) if name and each.exists()]
+        for each in found:
+            shutil.rmtree(each)
+        return bool(found)
+
+    def _places(self, name: str) -> tuple[Path, Path, Path]:
+        """Return where a login is, and where a new one and the former one are while that changes.
+
+        Who is killed meanwhile leaves these, with their secrets.
+        """
+        logins = self._folder / "logins"
+        return logins / name, logins / f"{name}.new", logins / f"{name}.old"
 
     def _current(self) -> str:
         try:

@@ -1,7 +1,10 @@
 """Which server a command asks, and how it gets in: what is typed, told and saved."""
 
+import contextlib
 import os
+import shutil
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -306,6 +309,40 @@ def test_who_logs_out_is_forgotten(endpoint, logins, tmp_path):
     assert not logins.remove(None)
     assert endpoint().entry == Entry()
     assert not [each for each in tmp_path.rglob("*") if each.is_file()]
+
+
+@pytest.mark.parametrize("renamed_count", [0, 1, 2])
+def test_who_is_killed_while_a_login_is_replaced_has_one_and_forgets_all_of_it(
+    endpoint, logins, tmp_path, monkeypatch, renamed_count
+):
+    logins.save(THERE, THERE_FILES)
+    rename, names = Path.rename, iter(range(10))
+
+    def rename_or_die(path, target):
+        if next(names) == renamed_count:
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", rename_or_die)
+    monkeypatch.setattr(shutil, "rmtree", dying_rmtree(shutil.rmtree, renamed_count == 2))
+    with contextlib.suppress(KeyboardInterrupt):
+        logins.save({**THERE, "user": "bob"}, THERE_FILES)
+    monkeypatch.undo()
+    assert endpoint().url == THERE["url"]
+    assert logins.find(None)["user"] == ("bob" if renamed_count == 2 else "alice")
+    assert logins.remove(THERE["url"])
+    assert not [each for each in tmp_path.rglob("*") if each.is_file()]
+
+
+def dying_rmtree(rmtree, is_dying):
+    """Have whoever lets go of the former login die at that."""
+
+    def rmtree_or_die(path, **options):
+        if is_dying and path.suffix == ".old" and path.exists():
+            raise KeyboardInterrupt
+        rmtree(path, **options)
+
+    return rmtree_or_die
 
 
 def test_a_home_that_cannot_be_looked_into_has_no_logins(tmp_path):
