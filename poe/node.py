@@ -61,7 +61,7 @@ from poe.protocol.arguments import check_pointer
 from poe.protocol.node_event import EVENTS_COUNT_MAX, EventPage
 from poe.protocol.put import check_messages
 from poe.protocol.scan import Scanned
-from poe.storage import Clock, SegmentOptions, Store
+from poe.storage import Clock, SegmentOptions, Store, SystemClock
 from poe.supervision import ChildSpec
 from poe.supervision.chronicle import keep_events
 from poe.supervision.event_ring import EventRing
@@ -115,6 +115,7 @@ class Node:
         self._fabric = fabric
         self._log_engine = log_engine
         self._clock = clock or HybridClock()
+        self._wall = clock or SystemClock()
         self._routes = RoutingTable()
         self._routes.events = EventRing(self._clock.now_us)
         self._routes.options = self.config.told()
@@ -158,7 +159,7 @@ class Node:
             gatekeeper = None
             if files is not None:
                 gatekeeper = GatekeeperParts.of(
-                    files, security, config.dir, self._clock, self._routes.events
+                    files, security, config.dir, self._clock, self._wall, self._routes.events
                 )
         except SecurityFileError:
             store.close()

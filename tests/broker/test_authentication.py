@@ -26,7 +26,7 @@ from poe.errors import (
 )
 from poe.protocol import ControlRequest, PutRequest
 from poe.protocol.frames import HEADER_SIZE, frame_header
-from poe.storage import Store
+from poe.storage import Store, SystemClock
 from tests.broker.nodes import address, connect
 from tests.broker.users_file import UsersFile, connect_as, log_in, step
 from tests.waiting import wait_until
@@ -353,6 +353,20 @@ def test_a_connection_ends_with_the_time_of_its_token(timed, clock):
             client.write(b"orders", [b"m"])
     with connect_as(node, None) as admin:
         wait_until(lambda: admin.control("security")["expired_count"] == 1, 10)
+
+
+def test_a_token_ends_by_the_clock_of_the_machine_though_that_was_set(serve, users, monkeypatch):
+    """As behind a suspended machine; the time of messages does not jump, and is late then."""
+    token = users.token("alice", "ci", time.time() + 3600)
+    users.write()
+    node = serve(users=users.path)
+    with connect_as(node, token) as client:
+        assert client.write(b"orders", [b"m"]) > 0
+        monkeypatch.setattr(SystemClock, "now_us", lambda _: int((time.time() + 7200) * 1e6))
+        with pytest.raises(AuthenticationExpired):
+            client.write(b"orders", [b"m"])
+    with pytest.raises(AuthenticationFailed):
+        connect_as(node, token)
 
 
 def test_who_waits_does_so_no_longer_than_its_token_is_valid(timed, clock):

@@ -75,15 +75,17 @@ class Access:
         sessions of a principal <= its quota `connections`
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what it goes by
         self,
         security: Security,
         clock: Clock,
+        wall: Clock,
         options: SecurityOptions,
         secrets: Secrets,
         events: EventRing,
     ) -> None:
         self._clock = clock
+        self._wall = wall
         self._events = events
         self._told_failed = (0.0, 0)
         """When the ring was told of failed logins, and of how many by then."""
@@ -98,7 +100,14 @@ class Access:
         self._meters: dict[str, Meter] = {}
 
     def now_s(self) -> float:
-        """Return the seconds since the epoch."""
+        """Return the seconds since the epoch, by which credentials end: what the machine says now.
+
+        The node's own clock does not follow one that is set, nor a machine that was suspended.
+        """
+        return self._wall.now_us() / 1e6
+
+    def _steady_s(self) -> float:
+        """Return seconds that never go back, of a clock that does not jump."""
         return self._clock.now_us() / 1e6
 
     # ---- who is there ---------------------------------------------------------------------------
@@ -141,7 +150,7 @@ class Access:
             return None
         meter = self._meters.get(principal)
         if meter is None or meter.quota != user.quota:
-            meter = self._meters[principal] = Meter(principal, user.quota, self.now_s)
+            meter = self._meters[principal] = Meter(principal, user.quota, self._steady_s)
         return meter
 
     def sessions(self) -> Iterator[Entrant]:
@@ -155,7 +164,7 @@ class Access:
         # What is given as one may be anything, a secret in the wrong place as well.
         known = mechanism if mechanism in MECHANISMS else "another"
         audit("authentication failed", peer=channel.address, mechanism=known, reason=error.reason)
-        now_s = self.now_s()
+        now_s = self._steady_s()
         told_s, told_count = self._told_failed
         if now_s - told_s >= _TELL_FAILED_S:
             # Strangers must not be able to drive out what else has happened.
@@ -174,7 +183,7 @@ class Access:
     def denied(self, principal: str, need: Need) -> None:
         """Note that a request was refused."""
         self.counters.denied_count += 1
-        self._trail.denied(principal, need, self.now_s())
+        self._trail.denied(principal, need, self._steady_s())
 
     def admitted(self, principal: str, op: str, need: Need) -> None:
         """Note that somebody may do what others may want to know of."""

@@ -46,15 +46,17 @@ class GatekeeperParts:
     """None: whoever connects may do everything."""
 
     files: AccessFiles
-    clock: Clock
+    wall: Clock
+    """Tells the time by which certificates end."""
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913, PLR0917 - what it works with
         cls,
         files: AccessFiles,
         security: Security | None,
         folder: Path,
         clock: Clock,
+        wall: Clock,
         events: EventRing,
     ) -> Self:
         """Begin with what the files hold; the secrets of the node are in its folder.
@@ -64,8 +66,8 @@ class GatekeeperParts:
         """
         access = None
         if security is not None:
-            access = Access(security, clock, files.options, Secrets.make(folder), events)
-        return cls(access, files, clock)
+            access = Access(security, clock, wall, files.options, Secrets.make(folder), events)
+        return cls(access, files, wall)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class Gatekeeper(GenServer):
         self._access = parts.access
         self._files = parts.files
         self._interval_s = parts.files.options.reload_interval
-        self._clock = parts.clock
+        self._wall = parts.wall
         self._ending: set[ActorRef] = set()
         """Connections that have not said that they serve nothing any more."""
         self.reload_count = 0
@@ -136,13 +138,13 @@ class Gatekeeper(GenServer):
 
     def _warn_of_expiry(self) -> None:
         tls = self._files.tls
-        if tls is not None and (sentence := tls.warning(self._clock.now_us() / 1e6)):
+        if tls is not None and (sentence := tls.warning(self._wall.now_us() / 1e6)):
             logger.warning("%s", sentence)
 
     def _end_expired(self) -> None:
         """Without users a certificate is all that lets a client in, and nobody else looks."""
         if self._access is None and self._files.tls is not None:
-            self._hang_up(self._files.tls.expired(self._clock.now_us() / 1e6))
+            self._hang_up(self._files.tls.expired(self._wall.now_us() / 1e6))
 
     # ---- reload ---------------------------------------------------------------------------------
 
