@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from poe.errors import OptionError
-from poe.protocol.envelope import decode
+from poe.errors import InvalidEnvelope, OptionError
+from poe.protocol.envelope import Enveloped, decode
 from poe.record import RECORD_HEADER_BYTES
 
 Numbers = npt.NDArray[np.uint64]
@@ -96,7 +96,7 @@ class ArrowBatches:
         given = {"pointer": pointers, "timestamp": pointers, "ordinal": ordinals}
         stored: dict[str, Any] = {"message": messages}
         if self._place.has_envelopes and messages is not None:
-            stored = _opened(messages)
+            stored = _opened(pointers, messages)
         columns = []
         for field in self._schema:
             if field.name in same:
@@ -111,9 +111,17 @@ class ArrowBatches:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
-def _opened(messages: pa.Array) -> dict[str, list[Any]]:
-    """Return what the envelopes of messages hold; the one place that looks at each of them."""
-    envelopes = [decode(each) for each in messages.to_pylist()]
+def _opened(pointers: pa.Array, messages: pa.Array) -> dict[str, list[Any]]:
+    """Return what the envelopes of messages hold; the one place that looks at each of them.
+
+    Raises:
+        InvalidEnvelope: one of them is none.
+    """
+    envelopes: list[Enveloped] = []
+    try:
+        envelopes.extend(map(decode, messages.to_pylist()))
+    except InvalidEnvelope as error:
+        raise InvalidEnvelope(error.problem, pointers[len(envelopes)].as_py()) from error
     return {
         "message": [each.value for each in envelopes],
         "key": [each.key for each in envelopes],

@@ -55,8 +55,9 @@ def test_rows_tell_partition_and_what_is_in_their_envelopes(topics):
 
 def test_what_is_no_envelope_is_told_where_there_should_be_one(topics):
     topics.node.create_topic("t", envelope=True)
-    topics.put("t", "raw")
-    with pytest.raises(InvalidEnvelope):
+    topics.node.put("t", encode(b"k", b"value"))
+    pointer = topics.put("t", "raw")
+    with pytest.raises(InvalidEnvelope, match=f"message with pointer {pointer} is no envelope"):
         batch_table(path=topics.folder, topic="t")
 
 
