@@ -126,6 +126,13 @@ def test_a_crash_is_on_the_screen_with_its_cause_within_a_second(view):
     view.shot("why")
 
 
+def test_who_has_crashed_can_be_read_in_both_themes(themed):
+    kill(themed.console.node, "scrubber")
+    page = themed.show("tree", "Last restart")
+    page.locator(".row.crashed").first.wait_for()
+    assert violations(page) == []
+
+
 def test_a_group_is_reset_after_a_look_at_what_that_means(view):
     page = view.show("group", "oldest lease", group="billing")
     page.get_by_role("button", name="Reset…").click()
