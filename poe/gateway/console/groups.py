@@ -95,7 +95,7 @@ async def get_group_history(visit: Visit) -> object:
     name = group_name(visit)
     async with visit.node() as connection:
         units = await connection.control("group_lag", group=name)
-        loss = await loss_of(connection, units)
+        loss = await loss_of(connection, name, units)
     samples = visit.look.history.watch(name)
     pace = pace_of(samples)
     return {
@@ -108,7 +108,7 @@ async def get_group_history(visit: Visit) -> object:
     }
 
 
-async def loss_of(connection: AsyncSocket, units: Units) -> dict[str, float | None]:
+async def loss_of(connection: AsyncSocket, group: str, units: Units) -> dict[str, float | None]:
     """Return how long topics keep messages, and when the group loses the first of those unread."""
     default = None
     with suppress(PoeError):  # of the node's options only who administers it is told
@@ -119,7 +119,7 @@ async def loss_of(connection: AsyncSocket, units: Units) -> dict[str, float | No
         with suppress(PoeError):  # it is gone
             properties = (await connection.describe(unit)).properties
             age_s = default if properties.max_age is None else properties.max_age
-            if not isinstance(age_s, int | float) or properties.keep_unread:
+            if not isinstance(age_s, int | float) or group in properties.keep_unread:
                 continue
             keeps.append(age_s)
             if row["messages"]:

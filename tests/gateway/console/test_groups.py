@@ -8,6 +8,7 @@ from poe.client import Consumer, Queue
 from poe.gateway.console.groups import loss_of
 from poe.protocol import DescribedTopic
 from poe.protocol import socket as connect
+from poe.topic_properties import TopicProperties
 from tests.waiting import wait_until
 
 
@@ -125,7 +126,8 @@ class Keeper:
         return {"max_age": {"value": 100.0}}
 
     async def describe(self, topic):
-        return DescribedTopic(topic, b"", 0, 0)
+        properties = TopicProperties(keep_unread=("billing",))
+        return DescribedTopic(topic, b"", 0, 0, properties)
 
 
 @pytest.mark.parametrize("position", [None, 1])
@@ -135,7 +137,8 @@ async def test_a_group_loses_the_oldest_message_that_it_has_not_read(position):
     all_read = {"position": 2, "newest": 2, "messages": 0, "seconds": 0.0}
     units = {b"orders": unread, b"quiet": all_read}
     keeper: Any = Keeper()
-    assert await loss_of(keeper, units) == {"keeps_s": 100.0, "loss_s": 70.0}
+    assert await loss_of(keeper, "audit", units) == {"keeps_s": 100.0, "loss_s": 70.0}
+    assert await loss_of(keeper, "billing", units) == {"keeps_s": None, "loss_s": None}
 
 
 def test_a_shadow_reads_again_and_disturbs_nobody(console, group, topic):
