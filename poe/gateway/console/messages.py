@@ -23,11 +23,12 @@ from poe.gateway.console.lags import BROKEN
 from poe.gateway.console.level import Level
 from poe.gateway.console.live import SingleView
 from poe.gateway.console.look import Look
-from poe.gateway.console.reading import Pair, before, decoded, one, preview, read, row
+from poe.gateway.console.reading import Pair, before, decoded, inside, one, read, row
 from poe.gateway.console.visit import Row, Visit, named, paged, pointer_of, searched_text
 from poe.gateway.http.group_fields import name_text
 from poe.gateway.http.refusal import refuse
 from poe.protocol import DescribedTopic, envelope
+from poe.protocol.scan import Match
 from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
 from poe.topic_properties import partition_of
@@ -133,16 +134,11 @@ async def get_search(visit: Visit) -> object:
             bytes_max=_SCAN_BYTES,
             matches_max=_MATCHES_MAX,
         )
-    rows = [
-        {
-            "pointer": str(each.pointer),
-            "ordinal": each.ordinal,
-            "bytes": each.size_bytes,
-            **preview(each.preview),
-            "key": None,
-        }
-        for each in found.matches
-    ]
+        is_enveloped = (await connection.describe(topic)).properties.envelope
+        rows = [
+            await _found(connection, topic, each, is_enveloped=is_enveloped)
+            for each in found.matches
+        ]
     looked = str(max(after, found.looked_up_to))
     return {
         "rows": rows,
@@ -150,6 +146,21 @@ async def get_search(visit: Visit) -> object:
         "looked_bytes": found.looked_bytes,
         "is_end": found.is_end,
     }
+
+
+async def _found(
+    connection: AsyncSocket, topic: bytes, match: Match, *, is_enveloped: bool
+) -> dict[str, Any]:
+    """Return a message that a search has found as lists show it, by the part with the match."""
+    content, at = match.preview, 0
+    if is_enveloped and len(content) < match.size_bytes:
+        at = match.preview_at
+        with suppress(RequestRefused):  # it was trimmed just now
+            content = await one(connection, topic, match.pointer)
+    elif match.preview_at:
+        content = inside(content)
+    told = row(match.pointer, content, is_enveloped=is_enveloped, at=at)
+    return {**told, "ordinal": match.ordinal, "bytes": match.size_bytes}
 
 
 async def _search_fields(

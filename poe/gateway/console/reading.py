@@ -15,6 +15,9 @@ PREVIEW_BYTES: Final = 2048
 """Of a message in a list."""
 _PAGE_BYTES: Final = 8 << 20
 
+_INNER_BYTES: Final = bytes(range(0x80, 0xC0))
+"""Those of UTF-8 with which no letter begins."""
+
 Pair = tuple[int, bytes]
 """Pointer and message."""
 
@@ -56,16 +59,24 @@ async def one(connection: AsyncSocket, topic: bytes, pointer: int) -> bytes:
     return pairs[0][1]
 
 
-def row(pointer: int, message: bytes, *, is_enveloped: bool) -> dict[str, Any]:
-    """Return a message as lists show it."""
+def row(pointer: int, message: bytes, *, is_enveloped: bool, at: int = 0) -> dict[str, Any]:
+    """Return a message as lists show it, what there is of its value from the byte `at` on."""
     key, value = None, message
     if is_enveloped:
         with suppress(InvalidEnvelope):
             held = envelope.decode(message)
             key = None if held.key is None else held.key[:PREVIEW_BYTES].decode(errors="replace")
             value = b"" if held.value is None else held.value
+    begin = max(0, at - message.find(value))
+    if begin:
+        value = inside(value[begin:])
     told = {"pointer": str(pointer), "bytes": len(message), "key": key}
     return {**told, **preview(value)}
+
+
+def inside(part: bytes) -> bytes:
+    """Return a part of a text from its first whole letter on."""
+    return part.lstrip(_INNER_BYTES)
 
 
 def preview(content: bytes, size: int = PREVIEW_BYTES) -> dict[str, Any]:

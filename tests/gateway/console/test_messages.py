@@ -190,6 +190,23 @@ def test_a_search_may_be_a_regular_expression_and_a_wrong_one_is_told(console, h
     assert "longer than 1000 bytes" in too_long.json()["error"]["message"]
 
 
+def test_what_is_found_on_a_topic_with_envelopes_is_shown_with_its_key(console, topic):
+    console.node.create_topic(topic, envelope=True)
+    texts = "a needle", "ä" * 5000 + " a needle", "a needle, and " + "y" * 5000
+    put(console, topic, *(envelope.encode(b"key", each.encode()) for each in texts))
+    found = rows(console.http.get(f"messages/{topic}/search", params={"text": "needle"}))
+    assert [(each["form"], each["key"]) for each in found] == [("text", "key")] * 3
+    assert all("a needle" in each["preview"] for each in found)
+    assert found[0]["preview"] == "a needle"
+
+
+@pytest.mark.parametrize("before", ["", "x"])
+def test_what_is_found_behind_many_letters_of_two_bytes_is_shown_as_text(console, topic, before):
+    put(console, topic, (before + "ä" * 5000 + " a needle").encode())
+    (found,) = rows(console.http.get(f"messages/{topic}/search", params={"text": "needle"}))
+    assert (found["form"], found["preview"][-8:]) == ("text", "a needle")
+
+
 def test_a_message_is_put_and_shown(console, topic):
     reply = console.http.post(f"messages/{topic}", json={"value": "from here"})
     assert reply.status_code == 200
