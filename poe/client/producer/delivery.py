@@ -383,7 +383,8 @@ def run_all(actions: list[Callable[[], object]]) -> None:
 
 def resolve_soon(loop: asyncio.AbstractEventLoop, futures: "list[asyncio.Future[None]]") -> None:
     """Resolve futures of a loop in its thread; from any thread."""
-    if not loop.is_closed():
+    # A loop that was closed has nobody left to be told, and may be closed in this moment.
+    with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(_resolve, futures)
 
 

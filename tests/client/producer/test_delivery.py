@@ -12,6 +12,7 @@ from poe.client.producer.delivery import (
     RequestOutcome,
     Sent,
     in_a_row,
+    resolve_soon,
 )
 from poe.errors import CallTimeout, ProducerClosed
 from tests.client.simulated import QueueWorld
@@ -217,3 +218,12 @@ async def test_nor_is_anything_kept_of_tasks_that_give_up_waiting_for_a_call():
     assert len(batch.calls[1]) == 1
     world.connect().run()
     assert (await asyncio.wait_for(waiting, 5)).count == 1
+
+
+def test_a_loop_that_is_closed_in_this_moment_is_no_error_of_who_tells_it(monkeypatch):
+    loop = asyncio.new_event_loop()
+    future: asyncio.Future[None] = loop.create_future()
+    monkeypatch.setattr(loop, "is_closed", lambda: False)  # so it was when it was asked
+    loop.close()
+    resolve_soon(loop, [future])
+    assert not future.done()
