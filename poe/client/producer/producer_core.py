@@ -25,6 +25,7 @@ from poe.actors import ActorRef, Continue, GenServer, LoopSystem
 from poe.client.metrics.metrics import sinks_of
 from poe.client.producer.accumulator import Accumulator
 from poe.client.producer.batch import Batch
+from poe.client.producer.block_end import log_undelivered
 from poe.client.producer.delivery import Delivery, Outcome, callback_threads
 from poe.client.producer.instrumentation import Instrumentation
 from poe.client.producer.payload import parse
@@ -443,6 +444,9 @@ class ProducerCore:
             except PoeError as error:
                 # What is left is told all the same; a task of the user's may have ended the loop.
                 _log.error("the producer's actors have not ended: %s", error)
+            except BaseException:  # Ctrl-C: whoever has called does not get what is returned
+                log_undelivered(undelivered)
+                raise
             finally:
                 system.shutdown()
                 self.scheduler.close()

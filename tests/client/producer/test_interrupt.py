@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from poe.actors import LoopSystem
 from poe.client import AsyncProducer, Producer
 from poe.client.producer import producer_core
 from poe.testing import broker
@@ -120,6 +121,18 @@ def test_ctrl_c_while_the_block_closes_ends_it(away, caplog):
     with pytest.raises(KeyboardInterrupt), producer:
         pass
     assert time.monotonic() - began_s < 50
+    assert told(caplog) == ["topic b't': 1 messages were not delivered"]
+
+
+def test_ctrl_c_while_the_rest_ends_tells_what_is_left_too(away, caplog, monkeypatch):
+    def stop(*_arguments, **_more):
+        raise KeyboardInterrupt  # as if it came just then
+
+    producer = Producer(away.url)
+    producer.produce_async("t", b"one")
+    monkeypatch.setattr(LoopSystem, "stop", stop)
+    with pytest.raises(KeyboardInterrupt):
+        producer.close(timeout_s=0)
     assert told(caplog) == ["topic b't': 1 messages were not delivered"]
 
 
