@@ -18,7 +18,13 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from poe.client.consumer.source import ConsumerOptions, ConsumerStatistics, Fetched, Start
+from poe.client.consumer.source import (
+    ConsumerOptions,
+    ConsumerStatistics,
+    Fetched,
+    Start,
+    seconds_at,
+)
 from poe.client.kafka_library import error_of, kafka_name, open_client, socket_timeout_ms
 from poe.errors import KafkaRefused, MessagesLost, OptionError, PoeError
 from poe.protocol.server import Server
@@ -294,7 +300,7 @@ class KafkaSource:
 
     def _offset_at(self, partition: int, time: datetime) -> int:
         """Return the offset of the first message of a time or later; that of the end without."""
-        place = TopicPartition(self._name, partition, int(time.timestamp() * 1000))
+        place = TopicPartition(self._name, partition, int(seconds_at(time) * 1000))
         offset = self._consumer.offsets_for_times([place], timeout=_ASK_S)[0].offset
         return offset if offset >= 0 else self._watermarks(partition)[1]
 

@@ -12,6 +12,8 @@ from poe.security.credentials import Credentials
 from poe.security.entry import Entry
 from poe.security.tls import Tls
 
+_FIRST_YEAR = 1970
+
 Start = int | datetime | Literal["oldest", "newest"] | Mapping[Any, int]
 """Where to begin: behind a pointer, at a time, or behind a pointer for each partition (others at
 their oldest message); of a consumer in a group for each unit, which is a partition's own topic."""
@@ -231,7 +233,14 @@ class ConsumerStatistics:
 
 def pointer_at(time: datetime) -> int:
     """Return the pointer behind which lies what was put at a time, or later."""
-    return max(0, int(time.timestamp() * 1_000_000) - 1)
+    return max(0, int(seconds_at(time) * 1_000_000) - 1)
+
+
+def seconds_at(time: datetime) -> float:
+    """Return a time in seconds since 1970; 0 for any before, when nobody put anything."""
+    # `datetime.min`, for all that there is, cannot be told in seconds; and Kafka takes some numbers
+    # below 0 for other things.
+    return max(0.0, time.timestamp()) if time.year >= _FIRST_YEAR else 0.0
 
 
 def _is_whole(value: object, low: int, high: int = 1 << 31) -> bool:

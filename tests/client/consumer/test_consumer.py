@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import threading
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
@@ -109,7 +110,11 @@ def test_the_position_outlives_the_consumer_and_drops_what_was_not_handed_out(no
 
 @pytest.mark.parametrize(
     ("start", "expected"),
-    [("oldest", VALUES), (0, VALUES), (-1, VALUES), ({}, VALUES), ("newest", [])],
+    [
+        *(("oldest", VALUES), (0, VALUES), (-1, VALUES), ({}, VALUES), ("newest", [])),
+        (datetime.min, VALUES),  # noqa: DTZ901 - as it is written for "all that there is"
+        (datetime(1960, 1, 1, tzinfo=UTC), VALUES),
+    ],
 )
 def test_a_consumer_begins_where_it_is_told(node, consumer, start, expected):
     node.put_many("t", VALUES)
