@@ -9,7 +9,7 @@ Times are microseconds; nothing here waits, sends, or looks at single messages.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 from poe.broker.groups.deadlines import earliest
@@ -40,7 +40,7 @@ from poe.cluster.queue.knowledge import UNDELIVERED, UNHEARD, StreamKnowledge
 from poe.cluster.queue.ledger import Ledger
 from poe.cluster.queue.lending import HEARD_US, Lendable, Lending
 from poe.cluster.queue.places import Places
-from poe.cluster.queue.report import Repeated, repeated, repeated_of
+from poe.cluster.queue.report import ROWS_MAX, Repeated, repeated, repeated_of
 from poe.cluster.queue_record import TIME_MAX_US, GroupRecord
 from poe.cluster.ranges import intersect, minus
 from poe.errors import GroupMismatch, PoeError
@@ -445,7 +445,7 @@ class GroupShare:
         """Keep in the report what is told by knowledge that is let go."""
         heard, told = {self._ledger.me, *self._peers}, set(self._past)
         rows = repeated_of(stream, known, heard)
-        self._past.extend(each for each in rows if each not in told)
+        self._past.extend(each for each in islice(rows, ROWS_MAX) if each not in told)
 
     def _take_changes(self) -> None:
         for stream, after, last in self._ledger.take_changes():
@@ -611,7 +611,7 @@ class GroupShare:
             "units": [self._describe_unit(unit) for unit in described["units"]],
             "delivery": self._ledger.delivery,
             "waiting": len(self._polls),
-            "repeats": dict(Counter(each.certainty for each in self.report())),
+            "repeats": dict(Counter(each.certainty for each in islice(self.report(), ROWS_MAX))),
             "streams": [
                 {
                     "stream": str(stream),

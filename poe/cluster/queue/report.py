@@ -7,8 +7,8 @@ has counted takes the place of that. Where a node has learned that what it hande
 client, for that was gone, nothing is certain of it any more.
 """
 
-from collections.abc import Collection, Iterator
-from itertools import combinations
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, Literal, NamedTuple
 
 from poe.broker.groups.ranges import Bounds, RangeSet
@@ -58,26 +58,23 @@ def repeated_of(
     stream: StreamId, known: StreamKnowledge, heard: Collection[NodeRef]
 ) -> Iterator[Repeated]:
     """Yield what of one stream came twice, or may have."""
-    for certainty, cause, nodes, since_us, ranges in (
-        *_certain(known),
-        *_again(known),
-        *_unheard(known, heard),
-    ):
+    found = chain(_certain(known), _again(known), _unheard(known, heard))
+    for certainty, cause, nodes, since_us, ranges in found:
         for after, last in ranges:
             yield Repeated(stream, after, last, certainty, cause, nodes, since_us)
 
 
 _NOTHING: Final = 0, RangeSet()
 
+_Granted = Mapping[NodeRef, RangeSet]
+
 _Found = tuple[Certainty, str, tuple[NodeRef, NodeRef], int, list[Bounds]]
 
 
 def _certain(known: StreamKnowledge) -> Iterator[_Found]:
     """Yield what two nodes have handed out, or may have: with a cause if one of them has known."""
-    for one, other in combinations(sorted(known.granted), 2):
+    for one, other in _pairs(known.granted, sorted(known.granted)):
         both = intersect(known.granted[one], known.granted[other])
-        if not both:
-            continue
         unsure = intersect(both, union(_undelivered(known, one), _undelivered(known, other)))
         yield "may", UNDELIVERED, (one, other), 0, unsure
         both = minus(both, unsure)
@@ -87,6 +84,40 @@ def _certain(known: StreamKnowledge) -> Iterator[_Found]:
                 both = minus(both, named)
                 yield "certain", cause.cause, (cause.node, cause.other), since_us, named
         yield "certain", SPLIT, (one, other), 0, both
+
+
+def _pairs(granted: _Granted, nodes: Sequence[NodeRef]) -> Iterator[tuple[NodeRef, NodeRef]]:
+    """Yield the pairs of nodes that have handed out the same.
+
+    Not each pair is looked at: there may be thousands of nodes, mostly none of which has.
+    """
+    if len(nodes) > 1:
+        some, others = _halves(nodes)
+        yield from _pairs(granted, some)
+        yield from _pairs_between(granted, some, others)
+        yield from _pairs(granted, others)
+
+
+def _pairs_between(
+    granted: _Granted, some: Sequence[NodeRef], others: Sequence[NodeRef]
+) -> Iterator[tuple[NodeRef, NodeRef]]:
+    """Yield the pairs of which one is of some nodes, and one of others."""
+    one, other = (union(*[granted[node] for node in nodes]) for nodes in (some, others))
+    if not intersect(one, other):
+        return
+    if len(some) == len(others) == 1:
+        yield some[0], others[0]
+    elif len(some) >= len(others):
+        for half in _halves(some):
+            yield from _pairs_between(granted, half, others)
+    else:
+        for half in _halves(others):
+            yield from _pairs_between(granted, some, half)
+
+
+def _halves(nodes: Sequence[NodeRef]) -> tuple[Sequence[NodeRef], Sequence[NodeRef]]:
+    middle = len(nodes) // 2
+    return nodes[:middle], nodes[middle:]
 
 
 def _again(known: StreamKnowledge) -> Iterator[_Found]:

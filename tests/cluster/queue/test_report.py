@@ -8,8 +8,8 @@ from poe.cluster.frames import Again, Known, News, decode
 from poe.cluster.identity import NodeRef, StreamId
 from poe.cluster.queue.knowledge import UNHEARD, Knowledge
 from poe.cluster.queue.lending import HEARD_US
-from poe.cluster.queue.report import SPLIT, repeated
-from poe.cluster.ranges import union
+from poe.cluster.queue.report import ROWS_MAX, SPLIT, repeated
+from poe.cluster.ranges import intersect, union
 from tests.cluster.queue.sharing import ITS, ME, MINE, OTHER, Node, Sharers, X, Y
 from tests.cluster.queue.wired import Wired, node_ref, peer_of
 
@@ -37,6 +37,31 @@ def test_what_two_nodes_have_handed_out_is_certain_and_a_split_where_neither_kne
         (8, 9, "certain", SPLIT, (ME, THIRD), 0),
         (8, 9, "certain", SPLIT, (OTHER, THIRD), 0),
     ]
+
+
+def test_of_many_nodes_that_handed_out_nothing_twice_few_are_compared(monkeypatch):
+    compared = []
+
+    def compare(one, other):
+        compared.append((one, other))
+        return intersect(one, other)
+
+    monkeypatch.setattr("poe.cluster.queue.report.intersect", compare)
+    knowledge = Knowledge("g", ME)
+    granted = tuple((node_ref(7, number), ((number, number + 1),)) for number in range(500))
+    knowledge.join(Known("g", MINE, (), granted, ()))
+    assert rows(knowledge) == []
+    assert len(compared) < 1000
+
+
+def test_what_is_told_of_a_group_counts_no_more_repeats_than_the_report_names():
+    nodes = Wired(2)
+    nodes.make_group(0)
+    granted = tuple((node_ref(7, number), ((0, 1),)) for number in range(300))
+    news = News(b"jobs", 1, 0, 0, (), (Known("work", MINE, (), granted, ()),), ())
+    nodes[0].hear(nodes.refs[1], news, nodes.now_us)
+    assert nodes[0].describe()["groups"]["work"]["repeats"] == {"certain": ROWS_MAX}
+    assert len(nodes[0].report()) == ROWS_MAX
 
 
 def test_who_has_known_says_why():
