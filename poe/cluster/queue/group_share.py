@@ -230,10 +230,10 @@ class GroupShare:
         Return what is left of what is to be told. What counts as handed out by a lease comes again
         when that is over; what is done by that never would.
         """
-        stream, mine = known.stream, StreamId(*self._ledger.me)
-        if not self.is_once or stream != mine:
+        stream, me = known.stream, self._ledger.me
+        if not self.is_once or stream != StreamId(*me):
             return known
-        granted = [bounds for _, ranges in known.granted for bounds in ranges]
+        granted = dict(known.granted).get(me, ())
         for bounds in granted:
             self.knowledge.take_back(stream, *bounds)
             self._ledger.own(stream, *bounds, now_us)
@@ -497,6 +497,9 @@ class GroupShare:
         held = [(stream, each) for stream in streams for each in self._held_by(ref, stream)]
         for stream, bounds in held + self._lending.may_have_handed_out(ref):
             self.knowledge.note_again(stream, (UNHEARD, ref), since_us, *bounds)
+        for stream in self._copies.streams() if self._copies.is_logged else ():
+            for bounds in self._copies.held(stream):
+                self.knowledge.note_told(stream, ref, *bounds)
         self._lending.drop(ref, now_us)
         self._borrowing.drop(ref)
         self._go_on(now_us)

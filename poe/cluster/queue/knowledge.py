@@ -204,6 +204,18 @@ class Knowledge:
         for each in (_of(self._streams, stream), _of(self._news, stream)):
             each.note_again(cause, now_us, after, last)
 
+    def note_told(self, stream: StreamId, node: NodeRef, after: int, last: int) -> None:
+        """Make it news what of a range is done, and what of it a node has handed out that is gone.
+
+        What others tell is not written; that one will tell it no later life of this one.
+        """
+        known = self.get(stream)
+        done, granted = known.done.within(after, last), known.granted.get(node)
+        for bounds in done:
+            _of(self._news, stream).finish(*bounds)
+        for bounds in granted.within(after, last) if granted is not None else ():
+            _of(self._news, stream).grant(node, *bounds)
+
     def join(self, known: Known) -> list[Bounds]:
         """Join what another node knows of a stream; return what is done that was not.
 
@@ -270,7 +282,7 @@ class Knowledge:
         unwritten = self._unwritten.get(news.stream)
         if unwritten is not None:
             for node, ranges in news.granted:
-                for bounds in ranges:
+                for bounds in ranges if node == self._me else ():
                     unwritten.cut(*bounds)
                     if not is_failed:
                         _of(self._streams, news.stream).grant(node, *bounds)

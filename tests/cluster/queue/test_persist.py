@@ -298,6 +298,24 @@ def test_nothing_is_let_go_before_all_is_written_anew_though_a_write_failed_mean
         assert len({type(each) for each in effects}) == 1  # nothing to write is left at a trim
 
 
+def test_what_a_node_was_told_by_one_that_is_gone_it_knows_after_a_restart():
+    nodes = persistent(2)
+    nodes.make_group(0)
+    nodes.make_group(0, "other")
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    lease, _ = nodes.take(0, 5)
+    assert nodes.take(0)[1] == FEW[5:]
+    nodes.done(0, lease)
+    nodes.wait(1)
+    nodes.kill(0)
+    known = nodes[1].known("work")
+    start_again(nodes, 1)
+    assert nodes[1].known("work") == known
+    assert nodes.work(1) == FEW[5:]
+    assert nodes.work(1, "other") == FEW
+
+
 @pytest.mark.parametrize("restarts_count", [1, 2])
 def test_who_was_there_before_may_have_handed_out_for_a_group_that_is_heard_of_only_later(
     restarts_count,
