@@ -80,8 +80,8 @@ class BrokerSegments:
 
     def segments(self, topic: str, after: int = 0) -> list[SegmentRange]:
         """Return the segments of a topic."""
-        ranges = []
-        for row in self._server.call(Socket.segments, topic, check=self._check(topic)):
+        ranges, name = [], os.fsencode(topic)
+        for row in self._server.call(Socket.segments, name, check=self._check(topic)):
             timestamp = int(row["path"].rpartition("/")[2])
             first, last = row["pointer_low"], row["pointer_high"]
             if not row["count"]:
@@ -98,17 +98,18 @@ class BrokerSegments:
 
     def removed(self, topic: str, pointer: int) -> Removed:
         """Return what was removed of a topic from a pointer on."""
-        return self._server.call(Socket.removed, topic, pointer)
+        return self._server.call(Socket.removed, os.fsencode(topic), pointer)
 
     def follows(self, topic: str, after: int) -> bool:
         """Return whether something is stored behind a pointer."""
-        found = self._server.call(Socket.span, topic, after, POINTER_MAX, 1, NO_LIMIT)
+        args = os.fsencode(topic), after, POINTER_MAX, 1, NO_LIMIT
+        found = self._server.call(Socket.span, *args)
         return found is not None
 
     def span(self, whole: SegmentRange, count: int, bytes_max: int) -> Span | None:
         """Return what so much of a range covers."""
         after = whole.first - 1
-        args = whole.topic, after, whole.last, count, bytes_max
+        args = os.fsencode(whole.topic), after, whole.last, count, bytes_max
         return self._server.call(Socket.span, *args, check=self._check(whole.topic))
 
     def batches(
@@ -122,7 +123,7 @@ class BrokerSegments:
         def rest(server: Socket) -> Iterator[IndexedRecords]:
             if check is not None:
                 check(server)
-            return server.read_ranges(whole.topic, reached, whole.last)
+            return server.read_ranges(os.fsencode(whole.topic), reached, whole.last)
 
         for records in self._server.each(rest):
             reached = int(records.pointers[-1])

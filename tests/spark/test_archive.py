@@ -4,16 +4,20 @@ import multiprocessing
 import os
 import random
 from functools import partial
+from typing import Any
 
 import pytest
 
+from poe import Node
 from poe.errors import OptionError, UnknownTopic
 from poe.protocol.envelope import encode
+from poe.protocol.server import Server
 from poe.spark.archive import archive_topics, due
+from poe.spark.broker_segments import BrokerSegments
 from poe.spark.folder_segments import FolderSegments
 from poe.spark.planning import SegmentRange
 from poe.storage import Archive
-from tests.broker.nodes import read_by_next
+from tests.broker.nodes import address, read_by_next
 from tests.spark.archives import (
     MAX_AGE_S,
     TOPIC,
@@ -182,6 +186,18 @@ def test_a_topic_of_any_name_is_archived_and_expires(tmp_path, java, topic):
     archived.expire()
     assert archived.segments_count() == 1
     archived.sim.stop()
+
+
+def test_a_topic_of_any_name_is_archived_through_its_server(tmp_path):
+    topic = b"\xff\xfe"
+    options: dict[str, Any] = {"names": "escape", "count_limit": 10, "check_interval": 0.01}
+    with Node(dir=tmp_path / "node", port=0, **options) as node:
+        node.put_many(topic, [b"1"] * 10)
+        wait_until(lambda: len(dict(node.info())[topic]) > 1)
+        servers = [Server(*address(node))]
+        source = partial(BrokerSegments, servers, retry_timeout_s=1.0, is_known=False)
+        [outcome] = archive_topics(source, [os.fsdecode(topic)], tmp_path / "archive", in_a_loop)
+    assert (outcome.count, outcome.failure) == (10, "")
 
 
 def test_a_damaged_segment_is_told_and_keeps_no_other_from_being_archived(archived):
