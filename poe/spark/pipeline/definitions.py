@@ -55,6 +55,10 @@ class Parse:
             raise InvalidPipeline(
                 place=f"{place}.format", problem=f"is {self.format!r}; use {formats}"
             )
+        if self.pattern and self.format != "regex":
+            raise InvalidPipeline(place=f"{place}.pattern", problem="goes with regex only")
+        if self.options and self.format not in {"json", "csv"}:
+            raise InvalidPipeline(place=f"{place}.options", problem="go with json and csv only")
         if self.format == "regex":
             if not self.pattern:
                 raise InvalidPipeline(
@@ -194,6 +198,9 @@ class Sink:
             raise InvalidPipeline(place=f"{place}.mode", problem=problem)
         if self.path is not None and self.format is None:
             raise InvalidPipeline(place=f"{place}.path", problem="goes with format only")
+        if self.partition_by and (self.is_topic or self.function is not None):
+            problem = "goes with a format of files only"
+            raise InvalidPipeline(place=f"{place}.partition_by", problem=problem)
         if self.options and self.function is not None:
             problem = "go with topic or format; what a function writes has its own"
             raise InvalidPipeline(place=f"{place}.options", problem=problem)

@@ -178,6 +178,8 @@ def test_modules_are_a_path_or_a_list_of_paths(tmp_path, write, written):
         ('{ format = "regex", pattern = "(" }', "pattern: is no regex: missing )"),
         ('{ format = "regex", pattern = "a(b)" }', "pattern: names no field; use groups such as"),
         ('{ format = "json", schema = "a INT", options = { x = [1] } }', "options.x: is [1]; use"),
+        ('{ format = "json", schema = "a INT", pattern = "(?P<a>b)" }', "pattern: goes with regex"),
+        ('{ format = "msgpack", schema = "a INT", options = { x = 1 } }', "options: go with json "),
     ],
 )
 def test_wrong_parsing_is_told_with_its_key(write, parse, told):
@@ -231,6 +233,11 @@ def test_wrong_parsing_is_told_with_its_key(write, parse, told):
             "",
             'topic = "u"\nmode = "update"',
             "line 8: sinks.k.mode: is 'update'; use append: topics only grow",
+        ),
+        (
+            "",
+            'topic = "u"\npartition_by = "key"',
+            "line 8: sinks.k.partition_by: goes with a format of files only",
         ),
     ],
 )  # fmt: skip
