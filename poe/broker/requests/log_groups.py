@@ -17,11 +17,12 @@ error), or a byte and what belongs to it:
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 
-from poe.broker.access.permission import check, first_refusal
+from poe.broker.access.permission import Need, check, first_refusal
 from poe.broker.appendix.message import GetRange
 from poe.broker.registry.log_groups_table import LOG_GROUPS_TOPIC, LogGroupsTable
 from poe.broker.registry.routing_table import RoutingTable
@@ -265,7 +266,8 @@ async def _ask(handler: RequestHandler, question: Question, wait_s: float) -> An
     while True:
         if question.needs_topics:
             topics = table.topics(question.group)
-            check(handler.permissions, pattern_needs("read", topics))
+            of_group = Need.of_group("read", question.group.encode())
+            check(handler.permissions, chain([of_group], pattern_needs("read", topics)))
             question = question._replace(readable=topics)
         try:
             answer = await _reach(handler, question, wait_s)
@@ -368,7 +370,8 @@ async def lease_of_log(handler: RequestHandler, request: LeaseRequest) -> Any:  
         except PoeError as error:
             failure = error
     if found is None:
-        await _ask(handler, release_question(request.group, request.member, lease), 0.0)
+        own = RequestHandler(handler.actor, handler.routes)  # whatever the client may do by now
+        await _ask(own, release_question(request.group, request.member, lease), 0.0)
     if failure is not None:
         raise failure
     return lease if found is not None else Lease()._replace(lost=lease.lost), found
