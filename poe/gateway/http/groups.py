@@ -19,7 +19,7 @@ that connection closed, so that nothing is leased to nobody.
 import asyncio
 import os
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import unquote
@@ -443,9 +443,29 @@ class GroupRoutes:
         group = _group(request)
         topics = await self._topics_of(group)
         await self._admission.require_for(request, asked, lambda _: topics or ())
-        makes = isinstance(asked, ControlRequest) and "mode" in asked.arguments
-        if makes and topics is None:
+        if isinstance(asked, ControlRequest) and "mode" in asked.arguments and topics is None:
             await self._admission.require(request, [Need.of_group("create", group.encode())])
+            await self._check_may_make(request, **asked.arguments)
+
+    async def _check_may_make(
+        self, request: Request, *, mode: str, topics: Sequence[bytes] = (), **_: object
+    ) -> None:
+        """Let those pass who may make what a new group takes from, if that is a queue to be made.
+
+        The broker makes it for the gateway, which may make all.
+
+        Raises:
+            Denied: the client may not.
+        """
+        if mode != "shared" or len(topics) != 1 or b"*" in topics[0]:
+            return  # those take from no queue
+        create = Need.of_topic("create", topics[0])
+        if await self._admission.meets(request, create):
+            return
+        async with self._brokers.connection(self._options.read_timeout_s) as connection:
+            found = await connection.find_topic(topics[0], is_queue=True)
+        if found is not None and found.queue == {}:
+            await self._admission.require(request, [create])
 
     async def _topics_of(self, group: str) -> list[bytes] | None:
         """Return the topics of a group; None where there is no such group."""

@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 
+from tests.broker.users_file import UsersFile
 from tests.cluster.linked_nodes import LinkedNode, Links
 from tests.gateway.http.front import Front
 from tests.waiting import wait_until
@@ -105,3 +106,35 @@ def test_a_server_without_a_cluster_has_queues_of_its_own(shared_node):
         assert front.http.get("/queues").json() == {"queues": []}
         assert front.http.get("/cluster").status_code == 404
         assert put(front, "own", copies=2).status_code == 404
+
+
+@pytest.mark.parametrize("is_joined", [True, False], ids=["join", "make"])
+def test_who_may_not_make_a_queue_makes_none_by_a_group_that_takes_from_it(tmp_path, is_joined):
+    users = UsersFile(tmp_path / "users.toml")
+    everything = {"prefixes": "", "group_prefixes": ""}
+    users.grant("gateway", "authorize")
+    users.grant("gateway", "read write create delete describe", **everything)
+    users.grant("alice", "read", topics="jobs")
+    users.grant("alice", "read create", groups="workers")
+    token_file = tmp_path / "gateway.token"
+    token_file.touch(mode=0o600)
+    token_file.write_text(users.token("gateway", "gateway"))
+    headers = {"Authorization": f"Bearer {users.token('alice', 'alice')}"}
+    users.write()
+    options = "--authentication", "bearer", "--token-file", token_file
+    group = {"mode": "shared", "topics": ["jobs"]}
+
+    def ask(front):
+        if is_joined:
+            return front.http.post("/groups/workers/members", json=group, headers=headers)
+        return front.http.put("/groups/workers", json=group, headers=headers)
+
+    with (
+        LinkedNode(Links(), tmp_path / "node", "a", port=0, copies=1, users=users.path) as node,
+        Front(node, *options) as front,
+    ):
+        reply = ask(front)
+        assert (reply.status_code, reply.json()["error"]["name"]) == (403, "NotAuthorized")
+        assert node.control("queues") == []
+        node.control("queue_create", topic="jobs")
+        assert ask(front).status_code in {200, 201}
