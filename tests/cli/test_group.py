@@ -159,6 +159,21 @@ def test_letters_of_a_topic_with_partitions_are_put_back_by_their_keys(node, run
         assert [each.key for each in there] == wanted
 
 
+def test_a_letter_that_does_not_tell_of_an_envelope_gets_one_where_its_topic_has_envelopes(
+    node, run
+):
+    """A mapping on Spark does not know whether a message without key and headers was in one."""
+    node.create_topic("boxed", envelope=True)
+    node.create_topic("plain")
+    with Consumer(url(node), ["boxed", "plain"], group="mapping.m"):
+        pass
+    for topic in (b"boxed", b"plain"):
+        node.put("mapping.m.dead", encode(None, b"v", {"poe.topic": topic}))
+    assert run("queue", "redrive", "mapping.m") == "2 messages put back\n"
+    there = [read_by_next(node, topic)[0][1] for topic in ("boxed", "plain")]
+    assert there == [encode(None, b"v"), b"v"]
+
+
 @pytest.mark.parametrize("topic", [b"payroll", b"jobs.other", b"x" * 300, b"poe.groups"])
 def test_nobody_has_a_message_put_onto_another_topic_by_what_looks_like_a_dead_letter(
     node, run, topic

@@ -147,9 +147,23 @@ def put_back(
         for message in filter(None, told):
             shared_out.setdefault(_part_of(parts, message), []).append(message)
         for part, messages in shared_out.items():
-            connection.write(part, messages)
+            found_part = connection.find_topic(part)
+            has_envelope = found_part is not None and found_part.properties.envelope
+            connection.write(part, list(map(_boxed, messages)) if has_envelope else messages)
             count += len(messages)
     return count
+
+
+def _boxed(message: bytes) -> bytes:
+    """Return a message in an envelope, unless it is in one.
+
+    A letter of a mapping on Spark does not tell so of one without key and headers.
+    """
+    try:
+        decode(message)
+    except InvalidEnvelope:
+        return encode(None, message)
+    return message
 
 
 def _part_of(parts: Sequence[bytes], message: bytes) -> bytes:
