@@ -5,16 +5,14 @@ no other: any user of the machine may listen on a port that a node has left.
 """
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from poe.cli.node_place import TOKEN_FILE, node_folder
 from poe.errors import AuthenticationRequired, OptionError, PoeError
 from poe.protocol.client import open_socket
 from poe.protocol.server import Server
-from poe.security.loopback import is_loopback
+from poe.security.loopback import is_loopback, listeners
 
-_LISTEN = "0A"
 _TIMEOUT_S = 5.0
 
 
@@ -33,7 +31,8 @@ def administrator_token(server: Server, folder: str | None) -> Path | None:
         return None
     if not os.access(path, os.R_OK):
         return None
-    return path if set(_owners(server.port)) == {path.stat().st_uid} else None
+    users = {each.user for each in listeners(server.port)}
+    return path if users == {path.stat().st_uid} else None
 
 
 def asks_who(server: Server) -> bool:
@@ -53,19 +52,3 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or is_loopback(host)
     except ValueError:
         return False
-
-
-def _owners(port: int) -> Iterator[int]:
-    """Yield the user of each socket that listens on a port, on whatever address.
-
-    Layout of a line: number, local address and port in hex, remote ones, state, queues, timer,
-    retransmits, user …
-    """
-    for name in ("tcp", "tcp6"):
-        try:
-            lines = Path("/proc/net", name).read_text("ascii").splitlines()[1:]
-        except OSError:
-            continue
-        for _, local, _, state, _, _, _, user, *_ in map(str.split, lines):
-            if state == _LISTEN and int(local.rpartition(":")[2], 16) == port:
-                yield int(user)

@@ -1,6 +1,37 @@
-"""Which addresses are this machine's own: what goes there meets no network."""
+"""Which addresses are this machine's own: what goes there meets no network, but other users."""
 
 import ipaddress
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+_LISTEN = "0A"
+
+
+class Listener(NamedTuple):
+    """A socket that somebody of this machine listens on."""
+
+    address: str
+    """In hex, as the kernel has it."""
+
+    user: int
+
+
+def listeners(port: int) -> Iterator[Listener]:
+    """Yield the sockets that listen on a port, on whatever address; none where nobody tells.
+
+    Layout of a line: number, local address and port in hex, remote ones, state, queues, timer,
+    retransmits, user …
+    """
+    for name in ("tcp", "tcp6"):
+        try:
+            lines = Path("/proc/net", name).read_text("ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for _, local, _, state, _, _, _, user, *_ in map(str.split, lines):
+            address, _, local_port = local.rpartition(":")
+            if state == _LISTEN and int(local_port, 16) == port:
+                yield Listener(address, int(user))
 
 
 def is_loopback(address: str) -> bool:

@@ -8,6 +8,7 @@ import pytest
 from poe.cli import administrator
 from poe.cli.administrator import administrator_token
 from poe.protocol.server import Server
+from poe.security.loopback import Listener
 
 
 @pytest.fixture
@@ -30,7 +31,9 @@ def test_the_owner_of_the_folder_has_a_token(folder, listening):
 
 
 def test_a_server_of_another_user_is_not_shown_the_token(folder, listening, monkeypatch):
-    monkeypatch.setattr(administrator, "_owners", lambda _: iter([os.getuid(), os.getuid() + 1]))
+    users = os.getuid(), os.getuid() + 1
+    found = [Listener("0100007F", user) for user in users]
+    monkeypatch.setattr(administrator, "listeners", lambda _: iter(found))
     assert administrator_token(listening, str(folder)) is None
 
 

@@ -27,6 +27,7 @@ from poe.cluster.log.nats_target import Login, NatsTarget
 from poe.cluster.log.nats_watch import NatsWatch
 from poe.cluster.options import ClusterOptions
 from poe.errors import LogEngineMissing, LogEngineUnfit
+from poe.security.loopback import Listener, listeners
 from poe.supervision import Backoff, ChildSpec, Strategy, SupervisorFlags, supervisor_spec
 
 VERSION_MIN: Final = (2, 12, 3)
@@ -50,6 +51,8 @@ _UNBOUND: Final = 1 << 50
 """Streams are bounded each, and what all of them may grow to is set aside when they are made: with
 a lower bound a large disk could have a few partitions only."""
 _MEMORY: Final = 256 << 20
+_LOOPBACK: Final = f"{int.from_bytes(bytes((127, 0, 0, 1)), sys.byteorder):08X}"
+"""127.0.0.1 as the kernel lists it."""
 
 
 def find_server() -> Path:
@@ -159,6 +162,15 @@ def _tls(options: ClusterOptions) -> dict[str, Any]:
     }
 
 
+def _is_own(url: str) -> bool:
+    """Return whether this user listens there, or nobody does, as far as the system tells.
+
+    Any user of the machine may take the port that a server has left, and would be told the secret.
+    """
+    found = set(listeners(int(url.rpartition(":")[2])))
+    return not found or Listener(_LOOPBACK, os.geteuid()) in found
+
+
 def text_of(settings: dict[str, Any]) -> str:
     """Return settings as the server reads them: its language has JSON in it."""
     return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
@@ -204,13 +216,13 @@ class NatsServer:
         return [*shim, str(self.program), "-c", str(self.folder / "nats.conf")]
 
     def target(self) -> NatsTarget | None:
-        """Return where it listens; None: it does not yet."""
+        """Return where it listens; None: it does not yet, or somebody else does there by now."""
         for path in (self.folder / "run").glob(f"*{PORTS_SUFFIX}"):
             try:
                 urls = tuple(map(str, json.loads(path.read_bytes())["nats"]))
             except (OSError, ValueError, KeyError):  # it is being written, or removed
                 continue
-            if urls:
+            if urls and all(map(_is_own, urls)):
                 return NatsTarget(urls, Login(_USER, self.secret), Login(_SYSTEM_USER, self.secret))
         return None
 

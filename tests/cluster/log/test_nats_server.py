@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 from pathlib import Path
@@ -154,6 +155,17 @@ def test_what_it_is_told_is_for_the_nodes_user_alone(nats_program, tmp_path):
     assert first.secret != second.secret
     assert first.secret not in repr(first)
     assert second.target() is None
+
+
+def test_the_secret_is_for_no_server_of_somebody_else(nats_program, tmp_path, monkeypatch):
+    """Who takes the port of one that has ended would be told it, and have all that is logged."""
+    server = NatsServer.prepare(options(), tmp_path, "n1")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        urls = [f"nats://127.0.0.1:{listening.getsockname()[1]}"]
+        (tmp_path / "log" / "run" / "nats_1.ports").write_text(json.dumps({"nats": urls}))
+        assert server.target() is not None
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        assert server.target() is None
 
 
 class _Root(Supervisor):
