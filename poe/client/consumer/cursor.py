@@ -58,6 +58,7 @@ class Cursor:
         self._opens = Underway(ConsumerClosed)
         self._commits = Underway(ConsumerClosed)
         self._is_closed = False
+        self._closing: asyncio.Task[None] | None = None
         self._pid = os.getpid()
 
     @property
@@ -184,11 +185,17 @@ class Cursor:
             await self._begin(start)
 
     async def close(self) -> None:
-        """Let go of all connections, and have who waits told so."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        self._put_away()
+        """Let go of all connections, and have who waits told so.
+
+        Whoever is cancelled meanwhile takes nothing of that along: connections would stay for ever.
+        """
+        if self._closing is None:
+            self._is_closed = True
+            self._put_away()
+            self._closing = asyncio.create_task(self._end())
+        await asyncio.shield(self._closing)
+
+    async def _end(self) -> None:
         await self._opens.end()
         await self._stop_filling()
         await self._source.close()

@@ -37,6 +37,20 @@ async def test_a_task_that_waits_is_told_that_the_consumer_was_closed(node):
         await waiting
 
 
+async def test_a_consumer_is_closed_though_whoever_closes_it_is_cancelled(node):
+    """By anyio, of which Starlette is made, each time that it waits for something."""
+    node.put("t", b"x")
+    reader = AsyncConsumer(url(node), "t", follow=True)
+    await reader.receive()
+    closing = asyncio.create_task(reader.close())
+    while not closing.done():
+        await asyncio.sleep(0)
+        closing.cancel()
+    async with asyncio.timeout(20):
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.gather(*others, return_exceptions=True)
+
+
 async def test_a_loop_ends_when_another_task_closes_the_consumer(node):
     node.put_many("t", VALUES)
     reader = AsyncConsumer(url(node), "t", follow=True)

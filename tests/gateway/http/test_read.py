@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 from starlette.requests import Request
@@ -199,6 +200,20 @@ def test_followers_that_come_at_once_are_no_more_than_allowed(node, topic):
         told = [each.recv(12) for each in connections]
     assert told.count(b"HTTP/1.1 200") == 10
     assert told.count(b"HTTP/1.1 503") == 50
+
+
+def test_followers_that_go_leave_no_connection_behind(node, topic):
+    node.put(topic, b"a")
+
+    def come_and_go(count):
+        for _ in range(count):
+            with followed(front, f"/topics/{topic}?pointer=oldest") as events:
+                next(events)
+        return len(list(Path(f"/proc/{front.process.pid}/fd").iterdir()))
+
+    with Front(node) as front:
+        before = come_and_go(1)
+        wait_until(lambda: come_and_go(10) < before + 10)
 
 
 def test_there_are_no_more_followers_than_allowed(node, topic):
