@@ -12,8 +12,9 @@
     …/members/{member}/lease                       in mode shared: messages to work on
     …/members/{member}/acknowledge, /extend        what became of them
 
-Each request has a connection to the broker of its own. Who waits for messages and goes away has
-that connection closed, so that nothing is leased to nobody.
+Each request has a connection to the broker of its own; a read that waits has another one, by which
+its member is heard of. Who waits for messages and goes away has them closed, so that nothing is
+leased to nobody.
 """
 
 import asyncio

@@ -75,7 +75,7 @@ def test_a_hook_that_there_is_not_is_told_before_anything_starts(name):
     assert "MODULE:FUNCTION" in complaint(run)
 
 
-class Messages(list):
+class Messages(list[bytes]):
     """Some that tell when they are gone."""
 
 

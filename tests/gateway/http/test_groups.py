@@ -274,7 +274,7 @@ async def read_of(broker):
     }
     async with asyncio.timeout(20):
         reply = await GroupRoutes(parts).post_read(Request(scope, receive))
-    return json.loads(reply.body)
+    return json.loads(bytes(reply.body))
 
 
 async def test_a_member_that_waits_is_heard_of_meanwhile():

@@ -7,7 +7,9 @@ import pytest
 from starlette.requests import Request
 
 from poe import Node
+from poe.client.url import parse_url
 from poe.gateway.http import health
+from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.options import GatewayOptions
 from tests.gateway.http.front import Front
 from tests.waiting import wait_until
@@ -56,10 +58,8 @@ def test_metrics_are_told_whatever_version_is_asked_for(front, kind, version):
     assert "poe_node_up 1.0" in reply.text
 
 
-class Silent:
-    """A broker of which nothing is heard, however long one waits."""
-
-    is_kafka = False
+class Silent(Brokers):
+    """Some of which nothing is heard, however long one waits."""
 
     @asynccontextmanager
     async def connection(self, timeout_s):
@@ -70,7 +70,7 @@ class Silent:
 
 async def test_metrics_do_not_wait_for_a_node_for_longer_than_those_who_read_them(monkeypatch):
     monkeypatch.setattr(health, "_NODE_S", 0.01)
-    routes = health.HealthRoutes(GatewayOptions(), Silent())
+    routes = health.HealthRoutes(GatewayOptions(), Silent(parse_url("poe://h"), {}, 1.0))
     async with asyncio.timeout(20):
         reply = await routes.get_metrics(Request({"type": "http", "headers": []}))
     assert b"poe_node_up 0.0" in reply.body

@@ -86,8 +86,10 @@ def test_an_option_of_the_gateway_that_contradicts_the_topic_is_a_conflict(node,
 def test_what_a_node_refuses_no_other_one_is_asked_for(node, topic, tmp_path):
     node.create_topic(topic, partitions=2)
     with Node(dir=tmp_path, port=0) as other:
-        ports = [each.address[1] for each in (node, other)]
-        with Front("poe://" + ",".join(f"127.0.0.1:{port}" for port in ports)) as front:
+        assert node.address is not None
+        assert other.address is not None
+        url = f"poe://127.0.0.1:{node.address[1]},127.0.0.1:{other.address[1]}"
+        with Front(url) as front:
             path = f"/topics/{topic}/properties"
             assert front.http.put(path, json={"partitions": 3}).status_code == 409
             assert front.http.patch("/topics/nobody/properties").status_code == 404

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 from starlette.requests import Request
+from starlette.responses import StreamingResponse
 
+from poe.client.url import parse_url
 from poe.errors import ConsumerClosed
 from poe.gateway.http import read
 from poe.gateway.http.admission import Admission
+from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.options import GatewayOptions
 from tests.gateway.http.front import Front
 from tests.waiting import wait_until
@@ -233,8 +236,8 @@ def test_there_are_no_more_followers_than_allowed(node, topic):
         wait_until(is_let_in, timeout_s=20)
 
 
-class Reached:
-    """Brokers of which one can be reached."""
+class Reached(Brokers):
+    """Some of which one can be reached."""
 
     async def check(self):
         pass
@@ -271,7 +274,8 @@ async def test_followers_are_let_go_together(monkeypatch):
     count = 3
     closing = asyncio.Barrier(count)
     monkeypatch.setattr(read, "AsyncConsumer", lambda *_, **__: Slow(closing))
-    routes = read.ReadRoutes(GatewayOptions(), Reached(), Admission(None, frozenset()))
+    brokers = Reached(parse_url("poe://h"), {}, 1.0)
+    routes = read.ReadRoutes(GatewayOptions(), brokers, Admission(None, frozenset()))
     scope = {
         "type": "http",
         "method": "GET",
@@ -283,4 +287,5 @@ async def test_followers_are_let_go_together(monkeypatch):
     async with asyncio.timeout(20):
         await routes.stop()
         for reply in replies:
+            assert isinstance(reply, StreamingResponse)
             assert [each async for each in reply.body_iterator] == [b"id: 0\n\n"]
