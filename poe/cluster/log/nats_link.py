@@ -296,6 +296,10 @@ class Link:
         self._handlers.clear()
 
 
+_FIRST_WORDS: Final[Callable[[Client], bytes]] = Client._connect_command  # noqa: SLF001
+"""nats-py's own; of a version that has none nothing would notice what says them without TLS."""
+
+
 class _Client(Client):
     """Tells at once that a connection is over, and says nothing without TLS where that is wanted.
 
@@ -311,8 +315,7 @@ class _Client(Client):
         if self.options.get("tls") is not None and not self._server_info.get("tls_required"):
             msg = "it asks for no TLS, and is told nothing without; use nats:// if that is meant"
             raise Error(msg)
-        command: bytes = super()._connect_command()
-        return command
+        return _FIRST_WORDS(self)
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:  # noqa: FBT001, FBT002 - nats-py's own
         self._end()

@@ -37,7 +37,7 @@ class NatsWatch(GenServer):
         if message != _LOOK:
             super().handle_info(message)
             return
-        target = self._servers.target()
+        target = await self.run_blocking(self._servers.target)  # it looks whose the port is
         if target is not None and await self.run_blocking(_is_disabled, target):
             logger.error("the engine of the replicated log stores nothing any more: its disk was "
                          "full, or fails; it is started anew")  # fmt: skip
