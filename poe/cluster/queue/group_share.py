@@ -224,20 +224,21 @@ class GroupShare:
             self._shared.acknowledge([], [given_back], now_us)
             self._go_on(now_us)
 
-    def not_handed_out(self, known: Known, now_us: int) -> Known:
-        """Have this node hand out what it could not write that it does: no client has got it.
+    def written(self, news: Iterable[Known], now_us: int, *, is_failed: bool) -> list[Known]:
+        """Take note that news are written, or cannot be; return what is to be told of them.
 
-        Return what is left of what is to be told. What counts as handed out by a lease comes again
-        when that is over; what is done by that never would.
+        What counts as handed out by a lease, and no client has got, comes again when that is over;
+        what would be done by that is handed out anew.
         """
-        stream, me = known.stream, self._ledger.me
-        if not self.is_once or stream != StreamId(*me):
-            return known
-        granted = dict(known.granted).get(me, ())
-        for bounds in granted:
-            self.knowledge.take_back(stream, *bounds)
-            self._ledger.own(stream, *bounds, now_us)
-        return known._replace(done=tuple(minus(known.done, granted)))
+        told = []
+        for each in news:
+            known, not_done = self.knowledge.written(each, is_failed=is_failed)
+            told.append(known)
+            for bounds in not_done:
+                self._ledger.own(known.stream, *bounds, now_us)
+        if is_failed:
+            self._go_on(now_us)
+        return told
 
     def _lease(self, request: LeaseRequest, token: object, now_us: int) -> object:
         """Take what a member tells of its leases; answer with another one, or have it wait.
@@ -291,7 +292,10 @@ class GroupShare:
             lease = shared.leased(sought, found.last, found.count, size, now_us)
             if lease is None:
                 continue
-            for other, *bounds in self.knowledge.grant(stream, found.after, found.last):
+            # Of another life's stream it is done already: that was left to this node by its origin.
+            is_done = self._ledger.is_once and not self._is_claimed(stream)
+            before = self.knowledge.grant(stream, found.after, found.last, is_done=is_done)
+            for other, *bounds in before:
                 why = self._why(sought, other), other
                 self.knowledge.note_again(stream, why, now_us, *bounds)
             if self._unheard:

@@ -15,6 +15,7 @@ from xxhash import xxh3_64_intdigest
 from poe.broker.groups.ranges import Bounds, RangeSet
 from poe.cluster.frames import Again, Known, flat_known
 from poe.cluster.identity import NodeRef, StreamId
+from poe.cluster.ranges import minus
 from poe.errors import GroupFull
 
 UNHEARD: Final = "unheard"
@@ -62,11 +63,6 @@ class StreamKnowledge:
         """Join what is done; return what of it was not known."""
         self._digest = None
         return self.done.join(after, last)
-
-    def take_back(self, after: int, last: int) -> None:
-        """Count a range as not done after all."""
-        self._digest = None
-        self.done.cut(after, last)
 
     def grant(self, node: NodeRef, after: int, last: int) -> list[Bounds]:
         """Join what a node has handed out; return what of it was not known."""
@@ -147,8 +143,9 @@ class Knowledge:
         self._group = group
         self._me = me
         self._is_logged = is_logged
-        self._unwritten: dict[StreamId, RangeSet] = {}
-        """What is handed out when it is written; it is only news by then, and not known."""
+        self._unwritten: dict[StreamId, StreamKnowledge] = {}
+        """What is handed out when it is written, and done by that where it is so at most once; it is
+        only news by then, and not known: nobody is told, and nothing is dropped for it."""
         self._streams: dict[StreamId, StreamKnowledge] = {}
         self._news: dict[StreamId, StreamKnowledge] = {}
         self.paused = 0, False
@@ -168,12 +165,15 @@ class Knowledge:
         for bounds in _of(self._streams, stream).finish(after, last):
             _of(self._news, stream).finish(*bounds)
 
-    def take_back(self, stream: StreamId, after: int, last: int) -> None:
-        """Count a range as not done after all, which nobody was told of."""
-        _of(self._streams, stream).take_back(after, last)
+    def about_to_be_done(self, stream: StreamId) -> RangeSet:
+        """Return what is done when it is written that it is handed out; it is not to be changed."""
+        unwritten = self._unwritten.get(stream)
+        return _NOTHING.done if unwritten is None else unwritten.done
 
-    def grant(self, stream: StreamId, after: int, last: int) -> list[tuple[NodeRef, int, int]]:
-        """Count a range as handed to a client by this node.
+    def grant(
+        self, stream: StreamId, after: int, last: int, *, is_done: bool = False
+    ) -> list[tuple[NodeRef, int, int]]:
+        """Count a range as handed to a client by this node; or as done by that as well.
 
         Return what of it is known to have been handed out before, and by whom.
         """
@@ -184,11 +184,16 @@ class Knowledge:
             for bounds in granted.within(after, last)
         ]
         if self._is_logged:
-            unwritten = self._unwritten.setdefault(stream, RangeSet())
-            before += [(self._me, *bounds) for bounds in unwritten.within(after, last)]
-            unwritten.join(after, last)
-            _of(self._news, stream).grant(self._me, after, last)
+            unwritten = _of(self._unwritten, stream)
+            granted = unwritten.granted.get(self._me, _NOTHING.done)
+            before += [(self._me, *bounds) for bounds in granted.within(after, last)]
+            for each in (unwritten, _of(self._news, stream)):
+                each.grant(self._me, after, last)
+                if is_done:
+                    each.finish(after, last)
             return before
+        if is_done:
+            self.finish(stream, after, last)
         for bounds in known.grant(self._me, after, last):
             _of(self._news, stream).grant(self._me, *bounds)
         return before
@@ -274,21 +279,34 @@ class Knowledge:
         news, self._news = self._news, {}
         return [each.as_known(self._group, stream) for stream, each in news.items()]
 
-    def written(self, news: Known, *, is_failed: bool) -> Known:
+    def unwritten(self, stream: StreamId) -> Known:
+        """Return what is known of a stream when it is written, besides what is."""
+        return self._unwritten.get(stream, _NOTHING).as_known(self._group, stream)
+
+    def written(self, news: Known, *, is_failed: bool) -> tuple[Known, list[Bounds]]:
         """Take note that news are written, so that what was to be handed out by them is; or failed.
 
-        Return what is to be told of them.
+        Return what is to be told of them, and what was to be done by that and is not.
         """
-        unwritten = self._unwritten.get(news.stream)
+        stream, done = news.stream, []
+        unwritten = self._unwritten.get(stream)
         if unwritten is not None:
-            for node, ranges in news.granted:
-                for bounds in ranges if node == self._me else ():
-                    unwritten.cut(*bounds)
-                    if not is_failed:
-                        _of(self._streams, news.stream).grant(node, *bounds)
-            if not unwritten:
-                del self._unwritten[news.stream]
-        return news._replace(granted=()) if is_failed else news
+            done = [part for bounds in news.done for part in unwritten.done.cut(*bounds)]
+            mine = dict(news.granted).get(self._me, ())
+            granted = unwritten.granted.get(self._me, RangeSet())
+            for bounds in mine:
+                granted.cut(*bounds)
+            if not is_failed:
+                known = _of(self._streams, stream)
+                for bounds in mine:
+                    known.grant(self._me, *bounds)
+                for bounds in done:
+                    known.finish(*bounds)
+            if not (granted or unwritten.done):
+                del self._unwritten[stream]
+        if not is_failed:
+            return news, []
+        return news._replace(done=tuple(minus(news.done, done)), granted=()), done
 
     def begin_again(self) -> None:
         """Take note of a crash: what was to be handed out when it is written was not."""

@@ -15,6 +15,7 @@ from poe.broker.groups.state import GroupState
 from poe.cluster.identity import NodeRef, StreamId
 from poe.cluster.queue.knowledge import Knowledge
 from poe.cluster.queue_record import GroupRecord
+from poe.cluster.ranges import minus
 from poe.errors import OptionError
 
 AT_MOST_ONCE: Final = "at-most-once"
@@ -116,7 +117,7 @@ class Ledger:
             owned = self.owned[stream] = RangeSet()
         owned.join(after, last)
         unit = self.unit(stream)
-        for bounds in self.knowledge.get(stream).done.without(after, last):
+        for bounds in self.not_done(stream, after, last):
             self.shared.offer(unit, *bounds, NONE_YET, now_us)
 
     def disown(self, stream: StreamId, after: int, last: int) -> list[Bounds]:
@@ -130,8 +131,9 @@ class Ledger:
         return [(after, last)] if owned is None else owned.without(after, last)
 
     def not_done(self, stream: StreamId, after: int, last: int) -> list[Bounds]:
-        """Return what of a range is not known to be done."""
-        return self.knowledge.get(stream).done.without(after, last)
+        """Return what of a range is not known to be done, nor as soon as that is written."""
+        left = self.knowledge.get(stream).done.without(after, last)
+        return minus(left, self.knowledge.about_to_be_done(stream))
 
     def take_changes(self) -> list[tuple[StreamId, int, int]]:
         """Know what the leases have brought to be done; return that."""
@@ -140,8 +142,13 @@ class Ledger:
             if change[0] == "done":
                 stream, ends = self._streams[change[1]], change[2:]
                 for after, last in zip(ends[::2], ends[1::2], strict=True):
-                    self.knowledge.finish(stream, after, last)
                     done.append((stream, after, last))
+                    if self.is_once:  # what is handed out is done when that is written
+                        later = self.knowledge.about_to_be_done(stream)
+                        for bounds in minus([(after, last)], later):
+                            self.knowledge.finish(stream, *bounds)
+                    else:
+                        self.knowledge.finish(stream, after, last)
         return done
 
     def forget(self, stream: StreamId, now_us: int) -> None:

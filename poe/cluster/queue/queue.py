@@ -720,6 +720,8 @@ class BestEffortQueue:
                 share = self._shares.get(name)
                 if share is not None and not self._over.is_forgotten(stream):
                     yield from parts_of(share.knowledge.known(stream))
+                    # It was written before what is to stay.
+                    yield from parts_of(share.knowledge.unwritten(stream))
         for stream in self.copies.streams():
             after = 0
             while batch := next(self.copies.batches(stream, after, POINTER_MAX), None):
@@ -1084,7 +1086,7 @@ class BestEffortQueue:
         if share.knowledge.take_pause_news():
             entries.append(share.paused)
         is_written = bool(entries) and self._log.is_there
-        for known in news if not (is_written and share.is_once) else ():
+        for known in news:
             self._finished(known.stream, now_us)
         if not is_written:
             self._gossip.note_known(news, now_us)
@@ -1092,11 +1094,9 @@ class BestEffortQueue:
             return
 
         def written(error: PoeError | None, now_us: int) -> None:
-            is_failed = error is not None
-            left = [share.not_handed_out(each, now_us) for each in news] if is_failed else news
-            told = [share.knowledge.written(each, is_failed=is_failed) for each in left]
+            told = share.written(news, now_us, is_failed=error is not None)
             self._gossip.note_known(told, now_us)
-            for known in told if share.is_once else ():  # it could not be had again before
+            for known in told:  # some is done by that
                 self._finished(known.stream, now_us)
             for each in effects:
                 if error is not None and isinstance(each, Answer):

@@ -6,9 +6,10 @@ import pytest
 
 from poe.broker.requests.groups import GroupRequest
 from poe.cluster.batch import Batch
-from poe.cluster.frames import Known, News, Store, Stored, decode
+from poe.cluster.frames import Difference, Known, News, Store, Stored, decode
 from poe.cluster.identity import StreamId
 from poe.cluster.queue.effects import Trim, Write
+from poe.cluster.queue.knowledge import StreamKnowledge
 from poe.cluster.queue.log import (
     CHUNK_BYTES,
     Compaction,
@@ -24,6 +25,7 @@ from tests.cluster.queue.wired import SECOND_US, Wired, node_ref
 
 FEW = [b"message %d" % number for number in range(20)]
 NO_ROOM = QueueBusy(b"jobs", "disk", 1)
+NOTHING = StreamKnowledge()
 
 
 def persistent(count, **properties):
@@ -112,6 +114,93 @@ def test_at_most_once_is_not_lost_where_it_cannot_be_written_that_it_is_handed_o
         assert nodes.answers.pop(number) is NO_ROOM
     nodes.is_writing_by_hand = False
     assert nodes.work(0) == FEW
+
+
+def asked_once(nodes, token="asked"):
+    """Have a member ask for what it gets at most once, and nothing written of that yet."""
+    request = LeaseRequest("work", nodes.join(0), 5, 1 << 24, 0.0)
+    nodes[0].serve("work", request, token, nodes.now_us)
+    nodes.collect()
+
+
+@pytest.fixture
+def once():
+    """Return nodes with a group that takes at most once, and which write by hand from now on."""
+    nodes = persistent(3)
+    nodes.make_group(0, delivery="at-most-once")
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    nodes.is_writing_by_hand = True
+    return nodes
+
+
+def write_no_more_by_hand(nodes):
+    nodes.is_writing_by_hand = False
+    nodes.wait(1)
+
+
+def test_nobody_is_told_what_is_handed_out_at_most_once_before_it_is_written(once):
+    asked_once(once)
+    stream = once.results["put"].stream
+    once[0].hear(once.refs[1], Difference(b"jobs", False, (("work", stream),)), once.now_us)
+    once.settle()
+    once.write(0, NO_ROOM)
+    write_no_more_by_hand(once)
+    assert not once[1].known("work").get(stream, NOTHING).done
+    assert once.work(0) == FEW
+
+
+def test_what_cannot_be_written_as_handed_out_at_most_once_comes_though_a_node_ends(once):
+    asked_once(once)
+    once.kill(2)
+    once.collect()
+    once.write(0, NO_ROOM)
+    write_no_more_by_hand(once)
+    stream = once.results["put"].stream
+    assert not once[1].known("work").get(stream, NOTHING).done
+    assert once.work(0) == FEW
+
+
+def test_what_is_handed_out_at_most_once_is_kept_until_that_is_written():
+    nodes = persistent(1, copies=1)
+    nodes.make_group(0, delivery="at-most-once")
+    nodes.put(0, FEW)
+    lease, messages = nodes.take(0, 5)
+    nodes.is_writing_by_hand = True
+    asked_once(nodes)
+    nodes.wait(1)
+    nodes.write(0, NO_ROOM)
+    write_no_more_by_hand(nodes)
+    assert messages + nodes.work(0) == FEW
+
+
+def test_who_waits_gets_what_could_not_be_written_as_handed_out_to_another(once):
+    asked_once(once)
+    waits = LeaseRequest("work", once.join(0), 100, 1 << 24, 30.0)
+    once[0].serve("work", waits, "first", once.now_us)
+    once[0].serve("work", waits, "waits", once.now_us)
+    once.collect()
+    once.write(0, NO_ROOM)
+    once.is_writing_by_hand = False
+    once.collect()
+    assert once.answers["waits"].found.count == 5
+
+
+def test_what_is_written_anew_while_something_is_handed_out_has_that_too(once, monkeypatch):
+    asked_once(once)
+    with monkeypatch.context() as patched:
+        patched.setattr("poe.cluster.queue.log.LOG_BYTES_MIN", -(1 << 24))
+        once[0].tick(once.now_us)
+    write_no_more_by_hand(once)
+    assert once.answers["asked"].found is not None
+    stream = once.results["put"].stream
+    done = once[0].known("work")[stream].done
+    once.part(0, 1)
+    once.part(0, 2)
+    once.kill(0)
+    once.restart(0)
+    assert done
+    assert once[0].known("work")[stream].done == done
 
 
 def test_what_a_node_held_and_had_not_done_it_hands_out_again():
