@@ -144,8 +144,8 @@ class Knowledge:
         self._me = me
         self._is_logged = is_logged
         self._unwritten: dict[StreamId, StreamKnowledge] = {}
-        """What is handed out when it is written, and done by that where it is so at most once; it is
-        only news by then, and not known: nobody is told, and nothing is dropped for it."""
+        """What is handed out when it is written, or done by that; it is only news by then, and not
+        known: nobody is told, and nothing is dropped for it."""
         self._streams: dict[StreamId, StreamKnowledge] = {}
         self._news: dict[StreamId, StreamKnowledge] = {}
         self.paused = 0, False

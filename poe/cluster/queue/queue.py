@@ -82,6 +82,8 @@ RESTORE_DEADLINE_US: Final = 5_000_000
 FULL_US: Final = 1_000_000
 """How long a node that had no room is not asked."""
 GROUPS_MAX: Final = 1024
+LIVES_NAMED_MAX: Final = 16
+"""Of those before a restart, the last ones: each counts as having had all that was there."""
 NEW_US: Final = 60_000_000
 """How long a node forgets no stream: it may not have heard yet of all nodes of the cluster."""
 
@@ -477,8 +479,10 @@ class BestEffortQueue:
         for peer in self._peers.values():
             share.peer_up(peer, now_us)
         if is_new:  # others may have had it, and handed out what they hold
-            lives = [*self._holders.nodes(), *self._recovery.lives]
-            gone = [ref for ref in lives if ref not in self._peers]
+            # Each of the latter may have handed out all that was there: of a node one is enough.
+            before = {ref.id: ref for ref in self._recovery.lives if ref not in self._peers}
+            lives = [*self._holders.nodes(), *[*before.values()][-LIVES_NAMED_MAX:]]
+            gone = list(dict.fromkeys(ref for ref in lives if ref not in self._peers))
             for ref in [*gone, NOBODY] if self._recovery.is_crash else gone:
                 share.peer_down(ref, now_us)
         self._reckon()

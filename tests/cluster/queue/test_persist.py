@@ -165,7 +165,7 @@ def test_what_is_handed_out_at_most_once_is_kept_until_that_is_written():
     nodes = persistent(1, copies=1)
     nodes.make_group(0, delivery="at-most-once")
     nodes.put(0, FEW)
-    lease, messages = nodes.take(0, 5)
+    messages = nodes.take(0, 5)[1]
     nodes.is_writing_by_hand = True
     asked_once(nodes)
     nodes.wait(1)
@@ -424,6 +424,21 @@ def test_who_was_there_before_may_have_handed_out_for_a_group_that_is_heard_of_o
     assert nodes.take(0)[1] == FEW
     [row] = nodes[0].repeated("work")
     assert (row.certainty, row.nodes) == ("may", (nodes.refs[0], nodes.refs[1]))
+
+
+def test_of_each_node_that_was_there_before_one_life_is_named_for_such_a_group():
+    nodes = persistent(2, copies=1)
+    nodes.put(0, FEW)
+    for _ in range(3):
+        nodes.wait(1)
+        nodes.kill(1)
+        nodes.restart(1)
+    nodes.wait(1)
+    nodes.kill(1)
+    start_again(nodes, 0)
+    nodes.make_group(0)
+    assert nodes.take(0)[1] == FEW
+    assert [row.nodes for row in nodes[0].repeated("work")] == [(nodes.refs[0], nodes.refs[1])]
 
 
 def test_what_is_handed_out_is_told_when_it_is_written_and_not_before():
