@@ -135,8 +135,8 @@ class Knowledge:
     """
 
     __slots__ = (
-        "_group", "_is_logged", "_is_pause_news", "_me", "_news", "_streams", "_unwritten",
-        "paused",
+        "_group", "_heard", "_is_logged", "_is_pause_news", "_me", "_news", "_streams", "_told",
+        "_unwritten", "paused",
     )  # fmt: skip
 
     def __init__(self, group: str, me: NodeRef, *, is_logged: bool = False) -> None:
@@ -146,6 +146,10 @@ class Knowledge:
         self._unwritten: dict[StreamId, StreamKnowledge] = {}
         """What is handed out when it is written, or done by that; it is only news by then, and not
         known: nobody is told, and nothing is dropped for it."""
+        self._heard: dict[StreamId, RangeSet] = {}
+        """What others say is done, and is not written."""
+        self._told: dict[StreamId, StreamKnowledge] = {}
+        """What others have told, and is to be written."""
         self._streams: dict[StreamId, StreamKnowledge] = {}
         self._news: dict[StreamId, StreamKnowledge] = {}
         self.paused = 0, False
@@ -210,16 +214,30 @@ class Knowledge:
             each.note_again(cause, now_us, after, last)
 
     def note_told(self, stream: StreamId, node: NodeRef, after: int, last: int) -> None:
-        """Make it news what of a range is done, and what of it a node has handed out that is gone.
+        """Have it written what of a range is done, and what a node has handed out that is gone.
 
-        What others tell is not written; that one will tell it no later life of this one.
+        What others tell is not written at once; that one will tell it no later life of this one.
         """
-        known = self.get(stream)
-        done, granted = known.done.within(after, last), known.granted.get(node)
-        for bounds in done:
-            _of(self._news, stream).finish(*bounds)
+        heard, granted = self._heard.get(stream), self.get(stream).granted.get(node)
+        for bounds in heard.cut(after, last) if heard is not None else ():
+            _of(self._told, stream).finish(*bounds)
         for bounds in granted.within(after, last) if granted is not None else ():
-            _of(self._news, stream).grant(node, *bounds)
+            _of(self._told, stream).grant(node, *bounds)
+
+    def take_told(self) -> list[Known]:
+        """Return what others have told and is to be written now."""
+        told, self._told = self._told, {}
+        return [each.as_known(self._group, stream) for stream, each in told.items()]
+
+    def note_unwritten(self, told: Iterable[Known]) -> None:
+        """Take note that what others have told could not be written."""
+        for each in told:
+            self._hear(each.stream, each.done)
+
+    def _hear(self, stream: StreamId, done: Iterable[Bounds]) -> None:
+        """Take note of what others say is done, if it is to be written one day."""
+        for bounds in done if self._is_logged and stream in self._streams else ():
+            self._heard.setdefault(stream, RangeSet()).join(*bounds)
 
     def join(self, known: Known) -> list[Bounds]:
         """Join what another node knows of a stream; return what is done that was not.
@@ -239,6 +257,7 @@ class Knowledge:
                 raise GroupFull(self._group, "nodes and causes of a stream", CAUSES_MAX)
         self._streams[known.stream] = mine
         done = [part for bounds in known.done for part in mine.finish(*bounds)]
+        self._hear(known.stream, done)
         for node, ranges in known.granted:
             for bounds in ranges:
                 mine.grant(node, *bounds)
@@ -271,8 +290,8 @@ class Knowledge:
 
     @property
     def has_news(self) -> bool:
-        """Whether something has grown here since news were taken."""
-        return bool(self._news) or self._is_pause_news
+        """Whether something has grown here, or is to be written, since that was taken."""
+        return bool(self._news or self._told) or self._is_pause_news
 
     def take_news(self) -> list[Known]:
         """Return what has grown here since the last time."""
@@ -320,9 +339,8 @@ class Knowledge:
 
     def forget(self, stream: StreamId) -> None:
         """Drop all that is known of a stream."""
-        self._unwritten.pop(stream, None)
-        self._streams.pop(stream, None)
-        self._news.pop(stream, None)
+        for each in (self._unwritten, self._heard, self._told, self._streams, self._news):
+            each.pop(stream, None)
 
 
 _NOTHING: Final = StreamKnowledge()

@@ -1086,7 +1086,8 @@ class BestEffortQueue:
         """Take what a share has done: what is to outlive the process is written before answers."""
         taken, effects = share.knowledge.take_news(), share.take_effects()
         news = [part for each in taken for part in parts_of(each)]
-        entries: list[Entry] = [*news]
+        heard = [part for each in share.knowledge.take_told() for part in parts_of(each)]
+        entries: list[Entry] = [*news, *heard]
         if share.knowledge.take_pause_news():
             entries.append(share.paused)
         is_written = bool(entries) and self._log.is_there
@@ -1099,6 +1100,8 @@ class BestEffortQueue:
 
         def written(error: PoeError | None, now_us: int) -> None:
             told = share.written(news, now_us, is_failed=error is not None)
+            if error is not None:
+                share.knowledge.note_unwritten(heard)
             self._gossip.note_known(told, now_us)
             for known in told:  # some is done by that
                 self._finished(known.stream, now_us)

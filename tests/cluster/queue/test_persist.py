@@ -405,6 +405,56 @@ def test_what_a_node_was_told_by_one_that_is_gone_it_knows_after_a_restart():
     assert nodes.work(1, "other") == FEW
 
 
+def test_what_a_node_was_told_it_writes_once_and_tells_nobody_again_though_links_flap():
+    nodes = persistent(3, copies=3)
+    nodes.make_group(0)
+    nodes.make_group(0, "other")
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    lease, _ = nodes.take(0, 5)
+    nodes.done(0, lease)
+    nodes.wait(1)
+    nodes.is_writing_by_hand = True
+    counts = []
+    for _ in range(3):
+        nodes.part(0, 1)
+        nodes.collect()
+        entries = [decode_entry(each.message) for each in nodes.writes[nodes.refs[1]]]
+        counts.append(sum(len(each.done) for each in entries if isinstance(each, Known)))
+        nodes.write(0)
+        nodes.write(1)
+        nodes.now_us += SECOND_US
+        nodes[1].tick(nodes.now_us)
+        nodes.collect()
+        told = [decode(body) for sender, _, body in nodes.under_way if sender == nodes.refs[1]]
+        known = [known for each in told if isinstance(each, News) for known in each.known]
+        assert not any(each.done or each.granted for each in known)
+        nodes.heal(0, 1)
+        nodes.settle()
+    assert counts == [1, 0, 0]
+
+
+def test_what_a_node_was_told_it_writes_when_it_can():
+    nodes = persistent(2)
+    nodes.make_group(0)
+    nodes.make_group(0, "other")
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    lease, _ = nodes.take(0, 5)
+    nodes.done(0, lease)
+    nodes.wait(1)
+    nodes.is_writing_by_hand = True
+    nodes.part(0, 1)
+    nodes.collect()
+    nodes.write(1, NO_ROOM)
+    nodes.is_writing_by_hand = False
+    nodes.heal(0, 1)
+    nodes.wait(6)
+    nodes.kill(0)
+    start_again(nodes, 1)
+    assert nodes.work(1) == FEW[5:]
+
+
 @pytest.mark.parametrize("restarts_count", [1, 2])
 def test_who_was_there_before_may_have_handed_out_for_a_group_that_is_heard_of_only_later(
     restarts_count,
