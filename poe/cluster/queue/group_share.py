@@ -447,9 +447,11 @@ class GroupShare:
 
     def _remember(self, stream: StreamId, known: StreamKnowledge) -> None:
         """Keep in the report what is told by knowledge that is let go."""
-        heard, told = {self._ledger.me, *self._peers}, set(self._past)
-        rows = repeated_of(stream, known, heard)
-        self._past.extend(each for each in islice(rows, ROWS_MAX) if each not in told)
+        heard = {self._ledger.me, *self._peers}
+        rows = list(islice(repeated_of(stream, known, heard), ROWS_MAX))
+        if rows:
+            told = set(self._past)
+            self._past.extend(each for each in rows if each not in told)
 
     def _take_changes(self) -> None:
         for stream, after, last in self._ledger.take_changes():
