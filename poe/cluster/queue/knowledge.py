@@ -48,11 +48,13 @@ class Cause(NamedTuple):
 class StreamKnowledge:
     """What is known of one stream in a group."""
 
-    __slots__ = ("_digest", "again", "done", "granted")
+    __slots__ = ("_digest", "_nothing_old", "again", "done", "granted")
 
     def __init__(self) -> None:
         self._digest: int | None = 0
         """What `digest` has told since the last change; None: there was one since."""
+        self._nothing_old: int | None = None
+        """The digest with which nothing was to be taken out that is old."""
         self.done = RangeSet()
         self.granted: dict[NodeRef, RangeSet] = {}
         """What each node has handed to a client."""
@@ -88,6 +90,8 @@ class StreamKnowledge:
 
     def take_old(self) -> "StreamKnowledge | None":
         """Take out who was handed what is done, but for the last ranges; None: there are few."""
+        if self._digest is not None and self._digest == self._nothing_old:
+            return None
         named = [*self.granted.values(), *(ranges for _, ranges in self.again.values())]
         if sum(map(len, named)) <= 2 * GRANTED_MAX:
             return None
@@ -100,6 +104,9 @@ class StreamKnowledge:
             for cause, (since_us, ranges) in self.again.items():
                 for part in ranges.cut(*bounds):
                     old.note_again(cause, since_us, *part)
+        if not (old.granted or old.again):
+            self._nothing_old = self._digest
+            return None
         self.granted = {node: ranges for node, ranges in self.granted.items() if ranges}
         self.again = {cause: each for cause, each in self.again.items() if each[1]}
         self._digest = None

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from poe.broker.groups.ranges import RangeSet
 from poe.cluster.frames import Again, Known, News, decode
 from poe.cluster.identity import NodeRef, StreamId
 from poe.cluster.queue.knowledge import UNHEARD, Knowledge
@@ -333,6 +334,28 @@ def test_of_what_is_done_it_is_kept_of_the_last_ranges_alone_who_was_handed_them
         assert KEPT <= granted_count(queue, stream) <= 2 * KEPT
         assert queue.known("work")[stream] == nodes[0].known("work")[stream]
         assert queue.report() == rows
+
+
+def test_where_nothing_is_done_what_is_old_is_sought_once_until_that_changes(monkeypatch):
+    monkeypatch.setattr("poe.cluster.queue.knowledge.GRANTED_MAX", KEPT)
+    within, looks = RangeSet.within, []
+
+    def look(ranges, after, last):
+        looks.append((after, last))
+        return within(ranges, after, last)
+
+    knowledge, stream = Knowledge("work", node_ref(1)), StreamId(node_ref(9).id, 1)
+    for n in range(3 * KEPT):
+        knowledge.grant(stream, 2 * n, 2 * n + 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(RangeSet, "within", look)
+        for _ in range(3):
+            knowledge.digest(stream)  # as each digest of a peer has it reckoned
+            assert knowledge.take_old() == []
+    assert len(looks) == 1
+    knowledge.finish(stream, 0, 9)
+    [(_, old)] = knowledge.take_old()
+    assert list(old.granted[node_ref(1)]) == [(2 * n, 2 * n + 1) for n in range(5)]
 
 
 def test_while_a_node_is_away_it_is_kept_of_all_who_was_handed_it(in_turns):
