@@ -386,9 +386,12 @@ class Queues(GenServer):
         await self._drop_log(record)
 
     async def _drop_log(self, record: QueueRecord) -> None:
-        """Delete what was written of a queue that was deleted; else it would be the next one's."""
+        """Delete what was written of a queue that was deleted; else it would be the next one's.
+
+        Its record may be of no log, as that of the other side of a split is younger.
+        """
         topic = LOG_TOPIC_PREFIX + record.name
-        if record.persist and self._parts.routes.is_own(topic):
+        if self._parts.routes.is_own(topic):
             try:
                 await self._handler.ask_registry(Delete(topic))
             except PoeError as error:

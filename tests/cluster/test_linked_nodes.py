@@ -459,6 +459,26 @@ def test_what_a_deleted_queue_held_does_not_come_back_where_the_node_died_before
     assert held(a, "jobs") == []
 
 
+def test_the_log_of_a_queue_is_deleted_with_it_though_it_is_one_of_no_log_after_a_split(
+    cluster, links
+):
+    a, b = cluster("a", "b", copies=1)
+    wait_for_live(2, a, b)
+    links.cut(a.me.ref, b.me.ref)
+    wait_for_live(1, a)
+    wait_for_live(1, b)
+    a.control("queue_create", topic="jobs", persist=True)
+    put(a, "jobs", b"one")
+    b.control("queue_create", topic="jobs")
+    links.heal(a.me.ref, b.me.ref)
+    [made] = b.control("queues")
+    wait_until(lambda: a.control("queues")[0]["created_us"] == made["created_us"], 10)
+    a.control("queue_delete", topic="jobs")
+    wait_until(lambda: b"poe.queue.jobs" not in a.control("topics", all=True), 5)
+    a.control("queue_create", topic="jobs", persist=True)
+    assert held(a, "jobs") == []
+
+
 def test_the_log_of_a_queue_that_is_written_anew_at_each_start_does_not_grow(
     cluster, tmp_path, monkeypatch
 ):
