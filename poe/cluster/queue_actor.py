@@ -116,7 +116,6 @@ class QueueActor(GenServer):
         self._writes = Append([], [])
         self._is_writing = False
         self._log: ActorRef | None = None
-        self._groups: list[GroupRecord] = []
         self._left_count = 0
         """Batches that are being handed over."""
         now_us = self._now_us()
@@ -367,9 +366,8 @@ class QueueActor(GenServer):
 
     def _tell_groups(self) -> None:
         """Tell the registry of groups that have changed, whoever told this queue of them."""
-        groups = self._queue.groups()
-        if groups != self._groups:
-            self._groups = groups
+        groups = self._queue.take_groups()
+        if groups is not None:
             self.cast(QUEUES, GroupsOfQueue(self._queue.record.name, tuple(groups)))
 
     def _arm(self) -> None:

@@ -125,6 +125,8 @@ class BestEffortQueue:
         self._spreads: dict[tuple[StreamId, int], Spread] = {}
         self._shares: dict[str, GroupShare] = {}
         self._groups: dict[str, GroupRecord] = {}
+        self._are_groups_same = True
+        """Whether they are as when they were taken last."""
         self._ended: dict[str, GroupRecord] = {}
         """The last deletions of groups that were made anew."""
         self._effects: list[Effect] = []
@@ -420,6 +422,11 @@ class BestEffortQueue:
         """Return the groups that there are."""
         return [self._groups[name] for name in self._shares]
 
+    def take_groups(self) -> list[GroupRecord] | None:
+        """Return the groups that there are; None: as the last time."""
+        is_same, self._are_groups_same = self._are_groups_same, True
+        return None if is_same else self.groups()
+
     def _agree(self, record: GroupRecord, now_us: int) -> bool:
         """Join the record of a group; return whether that was new."""
         known = self._groups.get(record.name)
@@ -445,6 +452,7 @@ class BestEffortQueue:
             if known is not None and known.deleted_us:
                 self._ended[record.name] = known
         self._groups[record.name] = wins
+        self._are_groups_same = False
         for stream in self.copies.streams():
             self._finished(stream, now_us)
         return True

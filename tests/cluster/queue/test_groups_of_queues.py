@@ -312,6 +312,20 @@ def test_groups_that_are_deleted_leave_room_for_others():
     assert len(nodes[0].groups()) == GROUPS_MAX
 
 
+def test_the_groups_are_told_where_they_have_changed_and_not_at_each_lease():
+    nodes = Wired(2)
+    assert nodes[1].take_groups() is None
+    nodes.make_group(0)
+    assert [each.name for each in nodes[1].take_groups()] == ["work"]
+    nodes.put(1, [b"one"])
+    nodes.settle()
+    assert nodes.work(1) == [b"one"]
+    assert nodes[1].take_groups() is None
+    nodes[0].make_group(nodes[0].groups()[0].deleted(nodes.now_us), nodes.now_us)
+    nodes.settle()
+    assert nodes[1].take_groups() == []
+
+
 def test_what_was_given_is_let_go_when_nobody_asks_for_it_again():
     nodes = Grouped(2, copies=1)
     tracemalloc.start()
