@@ -187,15 +187,16 @@ def again(history: History) -> Iterator[str]:
     """Nobody hands out what it knows to be done.
 
     But who comes back with its disk, as a copy of its folder was there in its place: all have
-    forgotten then what is over, and done everywhere as far as they could know.
+    forgotten then what is over, and done everywhere as far as they could know; not it itself.
     """
     handed = history.by_message("handed")
     for (group, message), acked in history.by_message("acked").items():
         for each in handed.get((group, message), ()):
             for ack in acked:
+                is_own = ack.node == each.node  # its disk tells it so
                 if (
                     ack.at_us < each.at_us
-                    and not _is_back(history, group, message, each)
+                    and (is_own or not _is_back(history, group, message, each))
                     and (each.node, each.life) in history.knowers(ack, each.at_us, AGREED_US)
                 ):
                     at = f"{ack.node} at {ack.at_us}, and handed out by {each.node} at {each.at_us}"

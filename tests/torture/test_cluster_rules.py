@@ -112,7 +112,22 @@ def done_elsewhere(made_at_s):
     ]
 
 
+def comes_back(done_by):
+    """A node is fenced and forgotten, comes back with its disk, and hands out what was done."""
+    return [
+        *without("ack", "acked"),
+        *(event(22, kind, done_by, (M1, M2)) for kind in ("ack", "acked")),
+        Event(21 * SECOND, "start", node="d", life=1, peers=("a",)),
+        Event(21 * SECOND + 5, "forget", **A),
+        Event(23 * SECOND, "kill", **A, state="kept"),
+        Event(40 * SECOND, "start", node="a", life=2),
+        event(57, "handed", {"node": "a", "life": 2}, (M1,)),
+        *(event(60, "report", node, (M1,)) for node in NODES),
+    ]
+
+
 BROKEN = {
+    "by who was forgotten and comes back, and its own disk knows it done": ("again", comes_back(A)),
     "never done": ("lost", without("ack", "acked")),
     "done by who held it no more": (
         "lost",
@@ -263,15 +278,7 @@ ALLOWED = {
         Event(47 * SECOND, "crash", **C),
         event(60, "report", C),
     ],
-    "who was fenced before all was done, and forgotten, comes back with its disk": [
-        *SOUND,
-        Event(21 * SECOND, "start", node="d", life=1, peers=("a",)),
-        Event(21 * SECOND + 5, "forget", **A),
-        Event(23 * SECOND, "kill", **A, state="kept"),
-        Event(40 * SECOND, "start", node="a", life=2),
-        event(57, "handed", {"node": "a", "life": 2}, (M1,)),
-        *(event(60, "report", node, (M1,)) for node in NODES),
-    ],
+    "who was fenced before all was done, and forgotten, comes back with its disk": comes_back(B),
     "a later life has lost the disk of the one that knew it": [
         *(each for each in SOUND if (each.kind, each.node) != ("report", "a")),
         event(21.5, "handed", A, (M1,)),
