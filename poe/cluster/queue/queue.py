@@ -1107,7 +1107,10 @@ class BestEffortQueue:
             return
 
         def written(error: PoeError | None, now_us: int) -> None:
-            told = share.written(news, now_us, is_failed=error is not None)
+            # With other options since, another one hands out; it is no other group.
+            latest = self._shares.get(share.record.name, share)
+            its = latest if latest.knowledge is share.knowledge else share
+            told = its.written(news, now_us, is_failed=error is not None)
             if error is not None:
                 share.knowledge.note_unwritten(heard)
             self._gossip.note_known(told, now_us)

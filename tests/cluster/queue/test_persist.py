@@ -186,6 +186,15 @@ def test_who_waits_gets_what_could_not_be_written_as_handed_out_to_another(once)
     assert once.answers["waits"].found.count == 5
 
 
+def test_what_could_not_be_written_as_handed_out_comes_though_the_group_has_other_options(once):
+    asked_once(once)
+    once.now_us += 1
+    once.make_group(0, delivery="at-most-once", lease_s=7.0)
+    once.write(0, NO_ROOM)
+    write_no_more_by_hand(once)
+    assert once.work(0) == FEW
+
+
 def test_what_is_written_anew_while_something_is_handed_out_has_that_too(once, monkeypatch):
     asked_once(once)
     with monkeypatch.context() as patched:
