@@ -488,8 +488,8 @@ class BestEffortQueue:
             share.peer_up(peer, now_us)
         if is_new:  # others may have had it, and handed out what they hold
             # Each of the latter may have handed out all that was there: of a node one is enough.
-            before = {ref.id: ref for ref in self._recovery.lives if ref not in self._peers}
-            lives = [*self._holders.nodes(), *[*before.values()][-LIVES_NAMED_MAX:]]
+            there = {ref.id: ref for ref in self._recovery.lives if ref not in self._peers}
+            lives = [*self._holders.nodes(), *[*there.values()][-LIVES_NAMED_MAX:]]
             gone = list(dict.fromkeys(ref for ref in lives if ref not in self._peers))
             for ref in [*gone, NOBODY] if self._recovery.is_crash else gone:
                 share.peer_down(ref, now_us)

@@ -316,7 +316,7 @@ def test_the_groups_are_told_where_they_have_changed_and_not_at_each_lease():
     nodes = Wired(2)
     assert nodes[1].take_groups() is None
     nodes.make_group(0)
-    assert [each.name for each in nodes[1].take_groups()] == ["work"]
+    assert [each.name for each in nodes[1].take_groups() or ()] == ["work"]
     nodes.put(1, [b"one"])
     nodes.settle()
     assert nodes.work(1) == [b"one"]
