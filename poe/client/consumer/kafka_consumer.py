@@ -148,7 +148,7 @@ class KafkaSource:
             if self._options.follow:
                 is_due = time.monotonic() >= self._looked_s + _LOOK_FOR_PARTITIONS_S
                 if is_due and self._down_since_s is None:
-                    await self._add_partitions()
+                    await self._look_for_more()
                 await self._receive()
             elif self._ended.keys() < self._next.keys():
                 await self._receive()
@@ -213,19 +213,34 @@ class KafkaSource:
 
     async def _look_anew(self) -> None:
         """Find out which partitions go on behind the end that they had, perhaps long ago."""
-        await self._add_partitions()
+        await self._add(await self._find_partitions())
         for partition, end in list(self._ended.items()):
             _, newest = await self._ask(self._watermarks, partition)
             if newest > end:
                 del self._ended[partition]
 
+    async def _look_for_more(self) -> None:
+        """Look once for new partitions, while those that are known are followed.
+
+        What is in the way is logged: a broker that has just started may know of no topic yet, and
+        who may not read any more is told that by the reads.
+        """
+        self._looked_s = time.monotonic()
+        try:
+            found = await self._in_thread(self._partitions)
+        except KafkaException as error:
+            reason = error_of(self._topic, error.args[0])
+            _log.warning("cannot look for new partitions: %s; will look again", reason)
+        else:
+            await self._add(found)
+
     async def _find_partitions(self) -> list[int]:
         self._looked_s = time.monotonic()
         return await self._ask(self._partitions)
 
-    async def _add_partitions(self) -> None:
+    async def _add(self, partitions: list[int]) -> None:
         """Read those, too, that the topic has got meanwhile, from their begin."""
-        begins = dict.fromkeys(await self._find_partitions(), 0)
+        begins = dict.fromkeys(partitions, 0)
         if begins.keys() > self._next.keys():
             await self._begin({**begins, **self._next})
 

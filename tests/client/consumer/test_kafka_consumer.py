@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("confluent_kafka", reason="needs confluent-kafka: the extra poe-queue[kafka]")
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from poe.client.consumer import kafka_consumer
 from poe.client.consumer.consumer import Consumer
@@ -160,6 +160,33 @@ def test_a_partition_that_is_added_is_read_too(cluster, consumers, put, monkeypa
     put(b"c", topic="many")
     assert values(consumer.receive(20)) == [b"c"]
     assert consumer.position() == {0: 1, 1: 0}
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError._TIMED_OUT,  # noqa: SLF001 - librdkafka's own codes begin so
+    ],
+)
+def test_brokers_that_do_not_tell_of_new_partitions_end_no_follower(
+    cluster, consumers, put, monkeypatch, refused
+):
+    """As one does that restarts, and knows of no topic yet."""
+    answers = [[0], KafkaException(KafkaError(refused)), [0, 1]]
+
+    def partitions(_):
+        found = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(found, KafkaException):
+            raise found
+        return found
+
+    monkeypatch.setattr(kafka_consumer, "_LOOK_FOR_PARTITIONS_S", 0.0)
+    monkeypatch.setattr(KafkaSource, "_partitions", partitions)
+    put(b"a", topic="many", partition=1)
+    consumer = consumers(cluster.url, "many", follow=True, timeout_s=0)
+    assert values(consumer.receive(20)) == [b"a"]
 
 
 def test_a_consumer_goes_on_when_the_brokers_are_back(cluster, consumers, put):
