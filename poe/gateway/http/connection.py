@@ -229,6 +229,7 @@ class LimitedConnection(HttpToolsProtocol):
             self.transport.close()
         else:
             super().send_400_response(msg)
+        self._say_goodbye()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
         """Serve a request, of several that came at once the first."""
@@ -278,6 +279,7 @@ class LimitedConnection(HttpToolsProtocol):
             self._end(b"408 Request Timeout")
         else:
             self.transport.close()
+            self._say_goodbye()
 
     def _cut(self) -> None:
         """End at once, so that the kernel, too, forgets what the client has not taken."""

@@ -217,6 +217,28 @@ def test_clients_that_were_refused_keep_nobody_out(node, certified):
         wait_until(is_let_in, TIMEOUT_S)
 
 
+@pytest.mark.parametrize(
+    ("sent", "head_s"),
+    [
+        (b"no HTTP\r\n\r\n", 300),
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nno HTTP\r\n\r\n", 300),
+        (b"GET /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\na", 1),
+    ],
+    ids=["garbage", "garbage where an answer is due", "a rest nobody waits for"],
+)
+def test_clients_that_are_let_go_and_do_not_close_keep_nobody_out(node, certified, sent, head_s):
+    options = "--connections-max", 2, "--head-timeout-s", head_s, "--body-timeout-s", 300
+    with Front(node, *options, tls=certified) as front, contextlib.ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(front.connect()).sendall(sent)
+
+        def is_let_in():
+            with contextlib.suppress(httpx.TransportError):
+                return is_alive(front)
+
+        wait_until(is_let_in, TIMEOUT_S)
+
+
 def test_bodies_that_are_under_way_are_bounded_together(patient, topic):
     """Eight clients send most of a body and wait: the limit of all together is four."""
     head = POST % topic.encode() + b"Content-Length: 1000\r\n\r\n"
