@@ -390,9 +390,8 @@ class GroupShare:
                 answer = self._places.lag(now_us)
             case "group_reset":
                 answer = self._places.reset(**arguments, now_us=now_us)
-            case op:
-                name = self._ledger.record.name
-                raise GroupMismatch(name, "kind", f"one that has {op}", "of a queue")
+            case _:  # of positions, which only those of mode ordered have
+                raise GroupMismatch(self._ledger.record.name, "mode", "ordered", "shared")
         return answer
 
     # --- What is known ---------------------------------------------------------------------------

@@ -307,7 +307,8 @@ class GroupRoutes:
             told = await connection.control("group_heartbeat", **named, **asked)
             places = {unit: claimed[unit] for unit in claimed if unit in set(told["keep"])}
             places |= dict.fromkeys(unit for unit in told["keep"] if unit not in places)
-            if None in places.values():
+            # Asked without units, too: in mode shared, where nobody has any, this is refused.
+            if not places or None in places.values():
                 known = await connection.control("group_positions", group=named["group"])
                 places = {
                     unit: (known.get(unit) or (0,))[0] if place is None else place

@@ -54,6 +54,15 @@ def test_messages_are_put_and_taken_by_a_member_of_a_group(front, nodes):
     assert [(row["name"], row["copies"]) for row in rows] == [("jobs", 2)]
 
 
+def test_members_of_a_queue_s_group_that_read_are_told_that_it_is_shared(front):
+    assert put(front, "unread").status_code == 200
+    group = {"mode": "shared", "topics": ["unread"]}
+    member = front.http.post("/groups/readers/members", json=group).json()["member"]
+    told = front.http.post(f"/groups/readers/members/{member}/read", json={"wait_s": 60})
+    assert (told.status_code, told.json()["error"]["name"]) == (409, "GroupMismatch")
+    assert "is of mode 'shared'" in told.json()["error"]["message"]
+
+
 def test_more_copies_than_nodes_are_refused_and_may_be_asked_for_again(front):
     reply = put(front, "many", copies=3)
     assert (reply.status_code, reply.json()["error"]["name"]) == (503, "TooFewNodes")

@@ -196,6 +196,14 @@ def test_a_read_waits_for_what_comes(group, node, topic):
     assert values_of(answers[0]) == ["news"]
 
 
+@pytest.mark.parametrize("wait_s", [0, 60])
+def test_who_reads_in_a_group_of_mode_shared_is_told(group, wait_s):
+    member = group.join()["member"]
+    told = group.http.post(f"{group.url}/members/{member}/read", json={"wait_s": wait_s})
+    assert (told.status_code, told.json()["error"]["name"]) == (409, "GroupMismatch")
+    assert "is of mode 'shared'" in told.json()["error"]["message"]
+
+
 def test_a_second_member_gets_what_the_first_gives_up(group, node, topic):
     node.create_topic(topic, partitions=2)
     first = group.join(mode="ordered")
