@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
@@ -18,6 +18,8 @@ from poe.protocol.server import Server
 T = TypeVar("T")
 
 _KAFKA_THREADS = 4
+_KAFKA_SHARE = 0.9
+"""Of the time for an answer, what librdkafka has: it is to say itself why there is none."""
 
 REFUSED_WAIT_S: Final = 10.0
 """How seldom a broker is tried that has refused the credentials: it tells of that late, and as long
@@ -46,8 +48,6 @@ class Brokers:
         self._kafka = kafka
         self._connect_timeout_s = connect_timeout_s
         self._clock = clock
-        # Of their own: while brokers are away they hang, and others have bodies to take apart.
-        self._threads = ThreadPoolExecutor(_KAFKA_THREADS, "poe-kafka-topics")
         self._tried_s: dict[Server, float] = {}
         """When those were tried last that have refused the credentials, and not taken any since."""
 
@@ -55,6 +55,11 @@ class Brokers:
     def is_kafka(self) -> bool:
         """Whether they are Kafka's."""
         return self._url.scheme == "kafka"
+
+    @cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        # Of their own: while brokers are away they hang, and others have bodies to take apart.
+        return ThreadPoolExecutor(_KAFKA_THREADS, "poe-kafka-topics")
 
     async def check(self) -> None:
         """Find out whether one can be reached; those of Kafka are not asked.
@@ -73,7 +78,7 @@ class Brokers:
         """
         if not self.is_kafka:
             return await self.ask(_names, timeout_s)
-        asked = partial(self._topics_of_kafka, timeout_s)
+        asked = partial(self._topics_of_kafka, timeout_s * _KAFKA_SHARE)
         try:
             async with asyncio.timeout(timeout_s):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, asked)

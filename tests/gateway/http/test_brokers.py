@@ -99,3 +99,10 @@ async def test_brokers_of_kafka_that_are_away_keep_nobody_else_waiting(monkeypat
             assert len(await messages_in(NDJSON, lines, None, None, 100_000)) == 20_000
     finally:
         may_end.set()
+
+
+async def test_librdkafka_has_the_time_to_say_why_brokers_of_kafka_do_not_answer(monkeypatch):
+    given_s = []
+    monkeypatch.setattr(Brokers, "_topics_of_kafka", lambda _, limit_s: given_s.append(limit_s))
+    await Brokers(parse_url("kafka://a", Entry()), {}, 1.0).topics(20.0)
+    assert 10.0 < given_s[0] < 20.0
