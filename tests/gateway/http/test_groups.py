@@ -10,13 +10,14 @@ from contextlib import asynccontextmanager
 import pytest
 from starlette.requests import Request
 
+from poe.broker.groups.state import GroupState
 from poe.gateway.http.admission import Admission
 from poe.gateway.http.groups import GroupRoutes
 from poe.gateway.http.inflow import Inflow
 from poe.gateway.http.options import GatewayOptions
 from poe.gateway.http.parts import GatewayParts
 from poe.protocol import envelope
-from tests.gateway.http.front import Front
+from tests.gateway.http.front import TIMEOUT_S, Front
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -216,17 +217,30 @@ def test_a_second_member_gets_what_the_first_gives_up(group, node, topic):
     assert sorted(told["keep"] + other["keep"]) == [f"{topic}-0", f"{topic}-1"]
 
 
-def test_a_member_that_waits_is_told_at_once_what_it_is_to_give_up(group, node, topic):
+def test_a_member_that_waits_is_told_at_once_what_it_is_to_give_up(node, topic, monkeypatch):
+    """Not by its next heartbeat either: that is due after longer than the test waits."""
+    heard = []
+    heartbeat = GroupState.heartbeat
+
+    def noted(self, *arguments, **more):
+        heard.append(self.definition.name)
+        return heartbeat(self, *arguments, **more)
+
+    monkeypatch.setattr(GroupState, "heartbeat", noted)
     node.create_topic(topic, partitions=2)
-    first = group.join(mode="ordered")
-    answers = []
-    asked = {"generation": first["generation"], "wait_s": 60}
-    poll = threading.Thread(
-        target=lambda: answers.append(group.ask(first["member"], "read", **asked))
-    )
-    poll.start()
-    group.join(mode="ordered")
-    poll.join()
+    with Front(node, "--read-timeout-s", 120) as front:
+        group = Group(front, f"g{topic}", topic)
+        first = group.join(mode="ordered", options={"session_s": 300})
+        answers = []
+        asked = {"generation": first["generation"], "wait_s": 60}
+        poll = threading.Thread(
+            target=lambda: answers.append(group.ask(first["member"], "read", **asked))
+        )
+        poll.start()
+        # The second one is that which waits.
+        wait_until(lambda: heard.count(f"g{topic}") >= 2, TIMEOUT_S)
+        group.join(mode="ordered")
+        poll.join(TIMEOUT_S)
     [told] = answers
     units = [each["unit"] for each in told["units"]]
     assert sorted(units + told["revoke"]) == [f"{topic}-0", f"{topic}-1"]
