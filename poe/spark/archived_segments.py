@@ -62,11 +62,18 @@ class ArchivedSegments:
 
     def partitions(self, topic: str) -> list[str]:
         """Return the topics that hold the partitions of a topic, or have held some of those."""
-        found = {os.fsdecode(each) for each in self._archive.partitions(os.fsencode(topic))}
-        if self._stored is not None:
-            found |= {*self._stored.partitions(topic)}
-        # Where one of the two does not know the topic, it takes that for its own partition.
-        return sorted(found.intersection(self.topics())) or [topic]
+        name = os.fsencode(topic)
+        archived = [os.fsdecode(each) for each in self._archive.partitions(name)]
+        if self._stored is None:
+            return archived
+        stored = self._stored.partitions(topic)
+        # One of the two that does not know the topic takes that for its own partition. A server is
+        # asked for all its topics only where it could be so: a stream comes by at each look.
+        if archived == [topic] and name not in self._archive.topics():
+            return stored
+        if stored == [topic] != archived and topic not in self._stored.topics():
+            return archived
+        return sorted({*archived, *stored})
 
     def place(self, topic: str) -> Place:
         """Return which partition of its topic this one is, and whether that has envelopes."""

@@ -116,6 +116,19 @@ def test_what_a_store_has_forgotten_of_a_topic_its_archive_knows(archived):
     assert read() == {*gone, (0, None, b"anew")}
 
 
+def test_a_read_of_named_topics_lists_none_of_the_others(archived, monkeypatch):
+    archived.sim.node.create_topic("p", partitions=2)
+    archived.put(10)
+    archived.archive()
+    archived.put(1)
+    archived.sim.node.put("p-0", b"11")
+    archived.sim.advance(3)
+    monkeypatch.delattr(FolderSegments, "topics")
+    both = {"path": archived.folder, "archive": archived.archive_dir, "topics": "t,p"}
+    found = batch_table(["message"], **both)["message"].to_pylist()
+    assert sorted(map(int, found)) == list(range(12))
+
+
 def test_where_nothing_is_due_spark_is_not_started(archived, monkeypatch):
     archived.put(3)
     monkeypatch.setattr("tests.spark.archives.in_a_loop", None)
