@@ -46,6 +46,7 @@ _NOT_READY = {
     KafkaError.KAFKA_STORAGE_ERROR,
     KafkaError.THROTTLING_QUOTA_EXCEEDED,
     KafkaError._QUEUE_FULL,  # noqa: SLF001 - librdkafka's own codes begin so
+    KafkaError._INTR,  # noqa: SLF001 - a signal came before anything was given
 }
 """Errors that pass, and after which nothing is stored."""
 

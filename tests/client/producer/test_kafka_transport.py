@@ -224,6 +224,19 @@ async def test_an_interrupt_among_messages_keeps_none_behind_them_waiting(sender
     assert "for 2 of 3 messages" in str(answers[0])
 
 
+async def test_an_interrupt_before_the_first_message_refuses_none_for_good(sender, failing):
+    """It may come to a thread that sends what others have put."""
+    answers = []
+    failing(0, KeyboardInterrupt())
+    batch = OutgoingBatch(b"t", 0, WITH_HEADERS, None, 3)
+    with pytest.raises(KeyboardInterrupt):
+        sender.link.send(batch, answers.append)
+    failing()
+    assert await sender.send_batch(batch) == 2
+    assert type(answers[0]) is KafkaNotReady
+    assert answers[0].retriable
+
+
 async def test_a_partition_that_there_is_not_is_refused(sender):
     assert type(await sender.send(b"a", b"b", partition=7)) is KafkaRefused
 
