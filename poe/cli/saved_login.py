@@ -38,19 +38,20 @@ class SavedLogins:
     def find(self, url: str | None) -> dict[str, str]:
         """Return the options saved for a url, None for the current one; empty: there are none."""
         name = self._current() if url is None else _id(url)
-        folder, _, old = self._places(name)
-        try:
-            if not folder.exists():
-                folder = old  # it is being replaced
-            text = (folder / "login.toml").read_text("utf-8") if name else ""
-            said = tomllib.loads(text)
-        except FileNotFoundError:
+        if not name:
             return {}
-        except (OSError, ValueError) as error:
-            msg = f"{folder} holds no login that can be used ({error}); use poe logout"
-            raise ConfigError(msg) from error
-        options = {key: str(said[key]) for key in SAID if key in said}
-        return options | {key: str(folder / key) for key in FILES if (folder / key).exists()}
+        folder, _, old = self._places(name)
+        for place in (folder, old, folder):  # it may be replaced at any time
+            try:
+                said = tomllib.loads((place / "login.toml").read_text("utf-8"))
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError) as error:
+                msg = f"{place} holds no login that can be used ({error}); use poe logout"
+                raise ConfigError(msg) from error
+            options = {key: str(said[key]) for key in SAID if key in said}
+            return options | {key: str(place / key) for key in FILES if (place / key).exists()}
+        return {}
 
     def save(self, options: Mapping[str, str], files: Mapping[str, bytes]) -> None:
         """Keep a login, which is then the current one, in the place of another with its url."""

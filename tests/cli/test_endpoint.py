@@ -345,6 +345,24 @@ def dying_rmtree(rmtree, is_dying):
     return rmtree_or_die
 
 
+@pytest.mark.parametrize("moves_count", [1, 2])
+def test_who_reads_while_a_login_is_replaced_finds_one(logins, tmp_path, monkeypatch, moves_count):
+    logins.save(THERE, THERE_FILES)
+    [folder] = (tmp_path / "configuration" / "logins").iterdir()
+    old = folder.with_name(f"{folder.name}.old")
+    moves = [(folder, old), (old, folder)][:moves_count]
+    read_text = Path.read_text
+
+    def read_too_late(path, *arguments):
+        if path.name == "login.toml" and moves:
+            place, other = moves.pop(0)
+            place.rename(other)
+        return read_text(path, *arguments)
+
+    monkeypatch.setattr(Path, "read_text", read_too_late)
+    assert logins.find(THERE["url"])["user"] == "alice"
+
+
 def test_a_home_that_cannot_be_looked_into_has_no_logins(tmp_path):
     (tmp_path / "file").touch()
     assert endpoint_of({}, {}, SavedLogins(tmp_path / "file" / "poe")).entry == Entry()
