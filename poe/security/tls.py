@@ -44,8 +44,8 @@ class Tls:
     def __post_init__(self) -> None:
         """Refuse here the name that would fail no sooner than in the midst of connecting."""
         try:
-            (self.server_name or "").encode("idna")
-        except UnicodeError:
+            str.encode("" if self.server_name is None else self.server_name, "idna")
+        except (TypeError, UnicodeError):
             allowed = "a name such as poe.example.com, or an address"
             raise OptionError("server_name", self.server_name, allowed) from None
 

@@ -85,7 +85,7 @@ def test_a_server_of_another_name_is_accepted_by_that_name(authority, ca):
     assert server_hostname(ssl.create_default_context(), "10.0.0.1") == "10.0.0.1"
 
 
-@pytest.mark.parametrize("name", [".example.org", "x" * 64 + ".example.org", "a..b"])
+@pytest.mark.parametrize("name", [".example.org", "x" * 64 + ".example.org", "a..b", 5, 0, b"a"])
 def test_a_name_that_no_server_has_is_refused(name):
     """OpenSSL, or Python, would refuse it where somebody connects, by no error of ours."""
     with pytest.raises(OptionError, match="server_name"):
