@@ -220,10 +220,10 @@ class TopicProducer(GenServer):
         if not self._options.ordered:
             self._topic.widen(math.ceil(self._target / len(metadata.partitions)))
         leaders = {partition.id: partition.leader for partition in metadata.partitions}
-        queues = self._topic.queues()
+        queues = self._topic.present_queues()
         by_leader: dict[int, list[PartitionQueue]] = {}
         for queue in queues:
-            leader = leaders.get(queue.partition)
+            leader = leaders[queue.partition]
             if leader is not None:
                 by_leader.setdefault(leader, []).append(queue)
         wanted: dict[_Slot, list[PartitionQueue]] = {}

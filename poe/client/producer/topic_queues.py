@@ -240,16 +240,10 @@ class TopicQueues:
         now_s = self._accumulator.scheduler.now_s()
         topic, partition, messages, put_id, _ = spooled
         if partition != UNPLACED:
+            if partition not in self._numbers:
+                self._note_missed(partition)
             queues = self._queues.get(partition)
             if queues is None:
-                if self.state is TopicState.READY and partition not in self._missed:
-                    self._missed.add(partition)
-                    _log.warning(
-                        "topic %s: the spool has messages for partition %d, which there is not: "
-                        "they wait for it, and all behind them do",
-                        short_repr(topic),
-                        partition,
-                    )
                 return None
             return [Part(queues[0], batch or Batch(queues[0], now_s), spooled)]
         if not self._queues and (self._refusal is None or self._is_kept_out):
@@ -271,6 +265,17 @@ class TopicQueues:
             self._tell_failed(split)
         batch.place(Gathering(placed, split.failed, is_keyed=False))
         return parts
+
+    def _note_missed(self, partition: int) -> None:
+        """Tell once what the spool waits for, unless partitions may not be known yet."""
+        if self.state is TopicState.READY and partition not in self._missed:
+            self._missed.add(partition)
+            _log.warning(
+                "topic %s: the spool has messages for partition %d, which there is not: "
+                "they wait for it, and all behind them do",
+                short_repr(self.topic),
+                partition,
+            )
 
     def _split_batch(self, messages: Messages) -> Split:
         """Choose partitions for a batch that had none.
@@ -301,8 +306,12 @@ class TopicQueues:
     # ---- which partitions there are -----------------------------------------------------------
 
     def queues(self) -> list[PartitionQueue]:
-        """Return the queues of all partitions."""
+        """Return the queues of all partitions, also of those that are gone."""
         return [queue for queues in list(self._queues.values()) for queue in list(queues)]
+
+    def present_queues(self) -> list[PartitionQueue]:
+        """Return the queues of the partitions that there are now."""
+        return [queue for number in self._numbers for queue in list(self._queues[number])]
 
     def all_queues(self) -> list[PartitionQueue]:
         """Return those, and the one of what has no partition, first."""
@@ -346,7 +355,8 @@ class TopicQueues:
 
     def widen(self, count: int) -> None:
         """Have that many queues for each partition; only where order is not asked for."""
-        for partition, queues in self._queues.items():
+        for partition in self._numbers:
+            queues = self._queues[partition]
             while len(queues) < count:
                 queues.append(self._new_queue(partition))
         self._find_only()
@@ -363,7 +373,7 @@ class TopicQueues:
         )
 
     def _find_only(self) -> None:
-        queues = self.queues()
+        queues = self.present_queues()
         is_sole = len(queues) == 1 and self.options.picker is None
         self.only = queues[0] if is_sole and self.state is TopicState.READY else None
 
@@ -484,7 +494,7 @@ class TopicQueues:
 
     def _workers_limit(self) -> int | None:
         is_bounded = self.metadata is not None and self.options.ordered
-        return len({queue.partition for queue in self.queues()}) if is_bounded else None
+        return len(self._numbers) if is_bounded else None
 
     def pick(self) -> WorkerInfo | None:
         """Return the worker that the next call without a key would go to; None without one."""

@@ -443,6 +443,26 @@ def test_what_comes_for_a_topic_that_was_made_anew_goes_to_the_partitions_that_i
     assert [each.result(0).partition for each in deliveries] == [0, 0, 0]
 
 
+def test_a_topic_that_was_made_anew_with_fewer_partitions_has_as_many_workers_as_it_may():
+    brokers = Brokers(leaders=[0, 0, 0])
+    world = World(brokers, metadata_refresh_s=5.0, ordered=False, workers=6)
+    assert len(world.topic.workers) == 6
+    brokers.leaders = [0]
+    world.advance(6.0)
+    assert world.partitions() == [(0,)] * 6
+
+
+def test_a_topic_that_was_made_anew_with_one_partition_sends_at_once_as_others_with_one():
+    brokers = Brokers(leaders=[0, 0])
+    world = World(brokers, metadata_refresh_s=5.0)
+    assert world.topic.only is None
+    brokers.leaders = [0]
+    world.advance(6.0)
+    assert world.topic.only is not None
+    assert world.topic.only.partition == 0
+    assert world.topic.info().workers_limit == 1
+
+
 def test_a_partition_without_a_leader_waits_for_one():
     brokers = Brokers(leaders=[0, None])
     world = World(brokers, metadata_refresh_s=5.0, strategy="strict_round_robin")

@@ -147,6 +147,19 @@ def test_what_is_there_for_a_partition_that_there_is_not_any_more_is_told_once(c
     assert told.startswith("topic b't': the spool has messages for partition 1, which there is not")
 
 
+def test_what_is_there_for_a_partition_that_has_gone_meanwhile_is_told_once(caplog):
+    world = World()
+    world.life.queues[1].add([b"for another partition"], is_due=True)
+    world.time.advance(1.0)
+    world.life.topic.learn(TopicMetadata(b"t", (), (Partition(0, 0),)))
+    world.life.queues = world.life.queues[:1]
+    for _ in range(2):
+        world.life.connect(world.servers[:1])
+        world.life.disconnect()
+    [told] = [each for each in caplog.messages if "partition" in each]
+    assert told.startswith("topic b't': the spool has messages for partition 1, which there is not")
+
+
 def test_a_drop_of_what_was_under_way_costs_nothing_that_is_under_way_later():
     world = World(bytes_max=1000)
     world.life.connect(world.servers)
