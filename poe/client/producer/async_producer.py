@@ -181,13 +181,17 @@ class AsyncProducer:
         limit_s = check_timeout(core.options.close_timeout_s if timeout_s is None else timeout_s)
         if not core.refuse():
             return []
+        # No task: the end of `asyncio.run` would cancel it, too.
+        start_end = partial(asyncio.get_running_loop().run_in_executor, None, core.end)
         ending: asyncio.Future[list[Undelivered]] | None = None
         try:
             await self.flush(limit_s)
-            ending = asyncio.ensure_future(asyncio.to_thread(core.end))
+            ending = start_end()
             return await asyncio.shield(ending)
         except BaseException:  # cancelled: whoever has called does not get what is returned
-            log_undelivered(await (ending or asyncio.to_thread(core.end)))
+            ending = ending or start_end()
+            ending.add_done_callback(lambda ended: log_undelivered(ended.result()))
+            await asyncio.shield(ending)  # which may be cancelled again
             raise
 
     async def statistics(self) -> dict[str, Any]:

@@ -106,6 +106,49 @@ async def test_who_is_cancelled_while_the_rest_ends_tells_what_is_left_too(away,
     assert told(caplog) == ["topic b't': 1 messages were not delivered"]
 
 
+def test_the_end_of_a_program_whose_task_still_closes_tells_what_is_left(away, caplog):
+    """`asyncio.run` cancels all tasks at its end, not only the one that closes."""
+    sink = SlowSink()
+    tasks = []
+
+    async def program():
+        producer = AsyncProducer(away.url, metrics=[sink])
+        await producer.produce_async("t", b"one")
+        tasks.append(asyncio.create_task(producer.close(timeout_s=0)))
+        tasks.append(asyncio.create_task(let_close_when_cancelled()))
+        assert await asyncio.to_thread(sink.is_closing.wait, 20)
+
+    async def let_close_when_cancelled():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            sink.may_close.set()
+
+    asyncio.run(program())
+    assert told(caplog) == ["topic b't': 1 messages were not delivered"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+async def test_who_is_cancelled_again_and_again_while_the_rest_ends_tells_it_too(
+    away, caplog, count
+):
+    """As by a cancel scope of anyio."""
+    sink = SlowSink()
+    producer = AsyncProducer(away.url, metrics=[sink])
+    await producer.produce_async("t", b"one")
+    closing = asyncio.create_task(producer.close(timeout_s=0))
+    assert await asyncio.to_thread(sink.is_closing.wait, 20)
+    for _ in range(count):
+        closing.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    sink.may_close.set()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    await asyncio.to_thread(wait_until, lambda: told(caplog), 20)
+    assert told(caplog) == ["topic b't': 1 messages were not delivered"]
+
+
 def test_ctrl_c_while_the_block_closes_ends_it(away, caplog):
     """The block has come to its end by itself; its user does not want to wait any longer."""
     ident = threading.get_ident()
