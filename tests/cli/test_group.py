@@ -10,9 +10,10 @@ import pytest
 
 from poe.cli.work import _Programs
 from poe.client import Consumer, Queue
+from poe.client.group.redrive import redrive
 from poe.client.producer.murmur2 import murmur2
 from poe.protocol.envelope import decode, encode
-from tests.broker.nodes import read_by_next
+from tests.broker.nodes import connect, read_by_next
 from tests.cli.processes import Background, complaint, poe, poe_here
 from tests.client.consumers import VALUES, url
 from tests.waiting import wait_until
@@ -157,6 +158,52 @@ def test_letters_of_a_topic_with_partitions_are_put_back_by_their_keys(node, run
         there = [decode(each) for _, each in read_by_next(node, b"jobs-%d" % number)]
         wanted = [key for key in keys if (murmur2(key) & 0x7FFFFFFF) % 3 == number]
         assert [each.key for each in there] == wanted
+
+
+@pytest.mark.parametrize("taken", [["jobs"], ["jobs-0", "jobs-1"]])
+def test_letters_go_where_producers_put_their_keys_whatever_partitions_the_group_knows(
+    node, run, taken
+):
+    node.create_topic("jobs", partitions=2, envelope=True)
+    with Consumer(url(node), taken, group="mapping.m"):
+        pass
+    node.alter_topic("jobs", partitions=3)
+    keys = [b"%d" % number for number in range(10)]
+    headers = {"poe.topic": b"jobs", "poe.envelope": b""}
+    node.put_many("mapping.m.dead", [encode(key, b"v", headers) for key in keys])
+    assert run("queue", "redrive", "mapping.m") == "10 messages put back\n"
+    for number in range(3):
+        there = [decode(each) for _, each in read_by_next(node, b"jobs-%d" % number)]
+        wanted = [key for key in keys if (murmur2(key) & 0x7FFFFFFF) % 3 == number]
+        assert [each.key for each in there] == wanted
+
+
+def test_a_topic_is_put_onto_by_no_group_of_one_that_would_be_a_partition_of_it(node, run):
+    node.put_many("jobs-1", VALUES)
+    node.put("jobs", b"x")
+    with Consumer(url(node), "jobs-1", group="mapping.m"):
+        pass
+    node.put("mapping.m.dead", encode(None, b"forged", {"poe.topic": b"jobs"}))
+    assert run("queue", "redrive", "mapping.m").startswith("0 messages put back")
+    assert [each for _, each in read_by_next(node, "jobs")] == [b"x"]
+    assert [each for _, each in read_by_next(node, "jobs-1")] == VALUES
+
+
+def test_where_letters_belong_is_asked_once_however_often_they_change_their_topic(node):
+    for topic in ("a", "b"):
+        node.create_topic(topic, envelope=True)
+    with Consumer(url(node), ["a", "b"], group="mapping.m"):
+        pass
+    topics = [b"a", b"b"] * 5
+    letters = [encode(None, b"v", {"poe.topic": topic}) for topic in topics]
+    node.put_many("mapping.m.dead", letters)
+    asked = []
+    with connect(node) as connection:
+        find = connection.find_topic
+        connection.find_topic = lambda topic: asked.append(topic) or find(topic)
+        redrive(connection, url(node), "mapping.m", {})
+    assert sorted(asked) == [b"a", b"b", b"mapping.m.dead"]
+    assert [len(read_by_next(node, topic)) for topic in ("a", "b")] == [5, 5]
 
 
 def test_a_letter_that_does_not_tell_of_an_envelope_gets_one_where_its_topic_has_envelopes(

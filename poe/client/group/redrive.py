@@ -7,11 +7,10 @@ across nodes lets them go, once no other group wants them.
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
-from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple
 
 from poe.client.consumer.consumer import Consumer
@@ -105,53 +104,75 @@ def discard(
     return _deal(connection, url, group, entry, len, choice)
 
 
-def _taken_by(connection: Socket, group: str) -> dict[bytes, list[bytes]]:
-    """Return what a group takes from, by what letters call it: where their messages belong.
+def _taken_by(connection: Socket, group: str) -> dict[bytes, set[bytes]]:
+    """Return what a group takes from, by what letters may call it.
 
     They name a partition, or a queue, or the topic; a mapping's all the topic.
     """
-    units = list(connection.control("group_lag", group=group))
-    taken: dict[bytes, list[bytes]] = {}
-    for unit, (topic, _) in sorted(
-        ((unit, part) for unit in units if (part := partition_of(unit))), key=itemgetter(1)
-    ):
-        taken.setdefault(topic, []).append(unit)
-    taken |= {unit: [unit] for unit in units}
+    taken: dict[bytes, set[bytes]] = {}
+    for unit in connection.control("group_lag", group=group):
+        part = partition_of(unit)
+        for name in {unit, part[0] if part else unit}:
+            taken.setdefault(name, set()).add(unit)
     for topic in connection.control("group", group=group)["topics"]:
-        taken.setdefault(topic, [topic])
+        taken.setdefault(topic, set()).add(topic)
     return taken
 
 
+class _Place(NamedTuple):
+    """Where messages are put back."""
+
+    parts: Sequence[bytes]
+    """All that there are: producers choose among them, whatever the group has."""
+
+    has_envelope: bool
+
+
 def put_back(
-    connection: Socket, taken: Mapping[bytes, Sequence[bytes]], letters: list[Letter]
+    connection: Socket, taken: Mapping[bytes, AbstractSet[bytes]], letters: list[Letter]
 ) -> int:
     """Put messages back where they were; return how many.
 
     Only onto what their group takes from: who may put among the letters may say anything there, and
     is to have nothing put by the rights of who puts them back.
     """
-    found = []
+    places: dict[bytes, _Place | None] = {}
+    shared_out: dict[bytes, list[bytes]] = {}
     for each in letters:
-        with suppress(InvalidEnvelope):
-            found.append(DeadLetter.of(each.content))
-    count = 0
-    for origin, some in groupby(found, attrgetter("origin")):
-        parts = taken.get(origin)
-        if parts is None:
-            if origin:
-                why = "the group takes nothing from there"
-                _log.warning("letters of topic %s are not put back: %s", short_repr(origin), why)
+        try:
+            letter = DeadLetter.of(each.content)
+        except InvalidEnvelope:
             continue
-        told = (_message(connection, each) for each in some)
-        shared_out: dict[bytes, list[bytes]] = {}
-        for message in filter(None, told):
-            shared_out.setdefault(_part_of(parts, message), []).append(message)
-        for part, messages in shared_out.items():
-            found_part = connection.find_topic(part)
-            has_envelope = found_part is not None and found_part.properties.envelope
-            connection.write(part, list(map(_boxed, messages)) if has_envelope else messages)
-            count += len(messages)
-    return count
+        origin = letter.origin
+        if origin not in places:
+            places[origin] = _place(connection, taken, origin)
+        place = places[origin]
+        if place is not None and (message := _message(connection, letter)):
+            part = _part_of(place.parts, message)
+            shared_out.setdefault(part, []).append(
+                _boxed(message) if place.has_envelope else message
+            )
+    for part, messages in shared_out.items():
+        connection.write(part, messages)
+    return sum(map(len, shared_out.values()))
+
+
+def _place(
+    connection: Socket, taken: Mapping[bytes, AbstractSet[bytes]], origin: bytes
+) -> _Place | None:
+    """Return where messages of an origin belong; None where the group takes nothing from there."""
+    if units := taken.get(origin):
+        found = connection.find_topic(origin)
+        parts = [origin]
+        if found is not None and found.partitions:
+            parts = [each.topic for each in found.partitions]
+        # What is called like a partition may be a topic of its own.
+        if not units.isdisjoint({origin, *parts}):
+            return _Place(parts, found is not None and found.properties.envelope)
+    if origin:
+        why = "the group takes nothing from there"
+        _log.warning("letters of topic %s are not put back: %s", short_repr(origin), why)
+    return None
 
 
 def _boxed(message: bytes) -> bytes:
