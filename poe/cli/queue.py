@@ -320,11 +320,16 @@ def redrive(group: GroupArgument, *, reason: ReasonOption = "", endpoint: Endpoi
 
     They stay in the dead letter topic, too; the group GROUP.redrive knows which were put back. What
     it is at when it is killed, up to 1000, is put back again the next time. A queue across nodes
-    lets them go, once no other group wants them.
+    lets them go, once no other group wants them. Letters of topics from which the group takes
+    nothing are passed over: counted, not put back, and not looked at again.
     """
     with endpoint.connect() as connection:
-        count = redrive_all(connection, endpoint.url, group, endpoint.options, _choice(reason))
-    write_line(f"{counted(count, 'message')} put back")
+        dealt = redrive_all(connection, endpoint.url, group, endpoint.options, _choice(reason))
+    told = f"{counted(dealt.done_count, 'message')} put back"
+    if dealt.passed_count:
+        letters = counted(dealt.passed_count, "letter")
+        told += f"; {letters} passed over, of topics from which the group takes nothing"
+    write_line(told)
 
 
 @asks_server

@@ -76,10 +76,25 @@ class Choice:
         return False
 
 
+class Redriven(NamedTuple):
+    """What has become of letters that were dealt with."""
+
+    done_count: int
+    """Messages that were put back, or letters that were let go."""
+
+    passed_count: int = 0
+    """Letters that were not put back, since the group takes nothing from where they were."""
+
+    def plus(self, other: "Redriven") -> "Redriven":
+        """Return both together."""
+        done_count, passed_count = other
+        return Redriven(self.done_count + done_count, self.passed_count + passed_count)
+
+
 def redrive(
     connection: Socket, url: str, group: str, entry: Mapping[str, Any], choice: Choice | None = None
-) -> int:
-    """Put what a group has given up back where it was; return how many messages.
+) -> Redriven:
+    """Put what a group has given up back where it was.
 
     What it is at when it is killed, `BATCH` at most, is put back again the next time.
 
@@ -101,7 +116,11 @@ def discard(
     connection: Socket, url: str, group: str, entry: Mapping[str, Any], choice: Choice | None = None
 ) -> int:
     """Have letters of a group not put back that are there now; return how many. As `redrive`."""
-    return _deal(connection, url, group, entry, len, choice)
+
+    def let_go(letters: list[Letter]) -> Redriven:
+        return Redriven(len(letters))
+
+    return _deal(connection, url, group, entry, let_go, choice).done_count
 
 
 def _taken_by(connection: Socket, group: str) -> dict[bytes, set[bytes]]:
@@ -130,14 +149,15 @@ class _Place(NamedTuple):
 
 def put_back(
     connection: Socket, taken: Mapping[bytes, AbstractSet[bytes]], letters: list[Letter]
-) -> int:
-    """Put messages back where they were; return how many.
+) -> Redriven:
+    """Put messages back where they were.
 
     Only onto what their group takes from: who may put among the letters may say anything there, and
     is to have nothing put by the rights of who puts them back.
     """
     places: dict[bytes, _Place | None] = {}
     shared_out: dict[bytes, list[bytes]] = {}
+    passed_count = 0
     for each in letters:
         try:
             letter = DeadLetter.of(each.content)
@@ -147,14 +167,16 @@ def put_back(
         if origin not in places:
             places[origin] = _place(connection, taken, origin)
         place = places[origin]
-        if place is not None and (message := _message(connection, letter)):
+        if place is None:
+            passed_count += bool(origin)
+        elif message := _message(connection, letter):
             part = _part_of(place.parts, message)
             shared_out.setdefault(part, []).append(
                 _boxed(message) if place.has_envelope else message
             )
     for part, messages in shared_out.items():
         connection.write(part, messages)
-    return sum(map(len, shared_out.values()))
+    return Redriven(sum(map(len, shared_out.values())), passed_count)
 
 
 def _place(
@@ -210,14 +232,14 @@ def _deal(  # noqa: PLR0913, PLR0917 - as `redrive`, and what is done
     url: str,
     group: str,
     entry: Mapping[str, Any],
-    handle: Callable[[list[Letter]], int],
+    handle: Callable[[list[Letter]], Redriven],
     choice: Choice | None,
-) -> int:
-    count = 0
+) -> Redriven:
+    dealt = Redriven(0)
     topic = dead_letter_topic(group, connection.control("group", group=group)["options"])
     found = connection.find_topic(topic)
     if found is None:  # a group on it now would be in the way of one on a queue later
-        return 0
+        return dealt
     if found.queue is not None:
         if choice is not None:
             allowed = "none: of a queue across nodes all letters are dealt with"
@@ -227,8 +249,8 @@ def _deal(  # noqa: PLR0913, PLR0917 - as `redrive`, and what is done
             letters._loop.run(letters._core.has_joined(FOR_EVER_S))  # noqa: SLF001 - nobody else asks
             while (job := letters.get(timeout_s=_LETTERS_S)) is not None:
                 with job:
-                    count += handle([Letter(0, job.value or b"")])
-        return count
+                    dealt = dealt.plus(handle([Letter(0, job.value or b"")]))
+        return dealt
     one = choice is not None and choice.pointer is not None
     left = _left(connection, group, found, choice)
     # Of one letter alone only those in front of it are to be moved.
@@ -239,12 +261,12 @@ def _deal(  # noqa: PLR0913, PLR0917 - as `redrive`, and what is done
                 break
             parts = [found.partitions[each.partition].topic for each in batch]
             got = list(map(_letter, batch))
-            count += _sort(connection, parts, got, handle, choice)
+            dealt = dealt.plus(_sort(connection, parts, got, handle, choice))
             consumer.commit()
             for part, each in zip(parts, got, strict=True):
                 if each.pointer >= left.get(part, POINTER_MAX):
                     del left[part]
-    return count
+    return dealt
 
 
 def _left(
@@ -264,21 +286,21 @@ def _sort(
     connection: Socket,
     parts: list[bytes],
     letters: list[Letter],
-    handle: Callable[[list[Letter]], int],
+    handle: Callable[[list[Letter]], Redriven],
     choice: Choice | None,
-) -> int:
+) -> Redriven:
     """Deal with those that are chosen, and put the others behind all of their partition."""
     if choice is None:
         return handle(letters)
     chosen = [each for each in letters if choice.takes(each)]
-    count = handle(chosen) if chosen else 0
+    dealt = handle(chosen) if chosen else Redriven(0)
     others: dict[bytes, list[bytes]] = {}
     for part, each in zip(parts, letters, strict=True):
         if not choice.takes(each):
             others.setdefault(part, []).append(each.content)
     for part, contents in others.items():
         connection.write(part, contents)
-    return count
+    return dealt
 
 
 def _letter(received: Received) -> Letter:

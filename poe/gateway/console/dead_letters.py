@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from poe.client.async_socket import AsyncSocket
 from poe.client.group.dead_letter import DeadLetter
@@ -29,6 +29,8 @@ from poe.protocol import Socket, envelope
 from poe.protocol.client import open_socket
 from poe.protocol.records import split_records
 from poe.record import POINTER_MAX
+
+Dealt = TypeVar("Dealt")
 
 _SHOWN_MAX: Final = 200
 _GROUPS_MAX: Final = 500
@@ -204,7 +206,9 @@ async def post_redrive(visit: Visit) -> object:
     if letter is not None and not ((letter.message or letter.pointer) and letter.origin):
         why = "this letter holds no message: it was gone before it was given up"
         raise RequestRefused(HTTPStatus.CONFLICT, why)
-    return await _deal(visit, group, "puts back", redrive, choice)
+    dealt = await _deal(visit, group, "puts back", redrive, choice)
+    passed = {"passed": dealt.passed_count} if dealt.passed_count else {}
+    return {"messages": dealt.done_count, **passed}
 
 
 async def post_discard(visit: Visit) -> object:
@@ -214,7 +218,7 @@ async def post_discard(visit: Visit) -> object:
         refuse(f"type the name of the group to discard its dead letters: {group!r:.200}")
     choice = _choice(given, {"name"})
     await _chosen(visit, group, choice)
-    return await _deal(visit, group, "discards", discard, choice)
+    return {"messages": await _deal(visit, group, "discards", discard, choice)}
 
 
 async def _chosen(visit: Visit, group: str, choice: Choice | None) -> DeadLetter | None:
@@ -246,22 +250,24 @@ def _choice(given: dict[str, Any], others: set[str]) -> Choice | None:
     return Choice(reason=reason, pointer=pointer)
 
 
-Deal = Callable[[Socket, str, str, Mapping[str, Any], Choice | None], int]
+Deal: TypeAlias = Callable[[Socket, str, str, Mapping[str, Any], Choice | None], Dealt]
 
 
-async def _deal(visit: Visit, group: str, action: str, deal: Deal, choice: Choice | None) -> object:
+async def _deal(
+    visit: Visit, group: str, action: str, deal: Deal[Dealt], choice: Choice | None
+) -> Dealt:
     which = "all" if choice is None else f"some ({choice.reason or choice.pointer})"
     visit.record(action, f"{which} dead letters of group {group}")
     async with visit.node() as connection:  # for an error that tells what is wrong
         await _topic(connection, group)
 
-    def run() -> int:
+    def run() -> Dealt:
         look = visit.look
         entry = {"tls": look.entry.tls, "credentials": look.entry.credentials}
         with _connection(look) as connection:
             return deal(connection, look.url, group, entry, choice)
 
-    return {"messages": await asyncio.to_thread(run)}
+    return await asyncio.to_thread(run)
 
 
 def _connection(look: Look) -> Socket:

@@ -107,6 +107,14 @@ def test_all_are_put_back_once(console, queue, group):
     assert values == [b"one", b"two"]
 
 
+def test_letters_of_topics_from_which_the_group_takes_nothing_are_told(console, queue, group):
+    for _ in range(2):
+        letter = envelope.encode(None, b"forged", {"poe.topic": b"other"})
+        console.node.put(f"{group}.dead", letter)
+    reply = console.http.post(f"groups/{group}/dead/redrive", json={})
+    assert reply.json() == {"messages": 2, "passed": 2}
+
+
 def test_they_may_lie_in_one_of_several_partitions(console, topic, group):
     console.node.create_topic(f"{group}.dead", partitions=2)
     url = f"poe://127.0.0.1:{console.node.address[1]}"

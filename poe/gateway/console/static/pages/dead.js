@@ -14,7 +14,7 @@ export function DeadLetters({ path, name }) {
   const [asked, setAsked] = useState(null);
   const [compared, setCompared] = useState(null);
   useLive("overview", reload);
-  const done = (found, what) => { say(`${found.messages} messages ${what}`); setFailed(null); reload(); };
+  const done = (found, what) => { say(`${found.messages} messages ${what}${found.passed ? `; ${found.passed} letters passed over, of topics from which the group takes nothing` : ""}`); setFailed(null); reload(); };
   const redrive = (body) => send("POST", `${path}/dead/redrive`, body).then((found) => done(found, "put back"), setFailed);
   const rows = data?.rows ?? [];
   const which = filter ? "these" : "all";
