@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from poe.client import Message, Producer
+from poe.client import Message, Producer, Sent
 from poe.client.consumer.consumer import Consumer
 from poe.errors import BrokerDown, KafkaRefused
 from poe.testing.kafka_cluster import KafkaCluster
@@ -185,7 +185,7 @@ def test_each_call_is_told_its_own_offset_though_others_put_in_between(cluster, 
     producers = [produce(kafka=one_by_one, batch_count=5, linger_s=60.0) for _ in range(2)]
     for producer in producers:
         producer.prepare("shared", timeout_s=20)
-    told = {}
+    told: dict[bytes, Sent] = {}
     for turn in range(20):  # on a busy machine one may be done before the other begins
         cluster.set_latency(0.05)
         deliveries = {

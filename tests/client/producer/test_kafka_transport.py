@@ -226,7 +226,7 @@ async def test_an_interrupt_among_messages_keeps_none_behind_them_waiting(sender
 
 async def test_an_interrupt_before_the_first_message_refuses_none_for_good(sender, failing):
     """It may come to a thread that sends what others have put."""
-    answers = []
+    answers: list[Any] = []
     failing(0, KeyboardInterrupt())
     batch = OutgoingBatch(b"t", 0, WITH_HEADERS, None, 3)
     with pytest.raises(KeyboardInterrupt):
