@@ -180,6 +180,19 @@ def test_letters_go_where_producers_put_their_keys_whatever_partitions_the_group
         assert [each.key for each in there] == wanted
 
 
+def test_a_message_without_a_key_is_put_back_onto_the_partition_that_is_called_like_its_topic(
+    node, run
+):
+    """The first one, of a topic that had no other before."""
+    node.create_topic("jobs", envelope=True)
+    with Consumer(url(node), "jobs", group="mapping.m"):
+        pass
+    node.alter_topic("jobs", partitions=2)
+    node.put("mapping.m.dead", encode(None, b"v", {"poe.topic": b"jobs", "poe.envelope": b""}))
+    assert run("queue", "redrive", "mapping.m") == "1 message put back\n"
+    assert [each for _, each in read_by_next(node, "jobs")] == [encode(None, b"v")]
+
+
 def test_a_topic_is_put_onto_by_no_group_of_one_that_would_be_a_partition_of_it(node, run):
     node.put_many("jobs-1", VALUES)
     node.put("jobs", b"x")
@@ -202,7 +215,12 @@ def test_where_letters_belong_is_asked_once_however_often_they_change_their_topi
     asked = []
     with connect(node) as connection:
         find = connection.find_topic
-        connection.find_topic = lambda topic: asked.append(topic) or find(topic)
+
+        def find_topic(topic):
+            asked.append(topic)
+            return find(topic)
+
+        connection.find_topic = find_topic
         redrive(connection, url(node), "mapping.m", {})
     assert sorted(asked) == [b"a", b"b", b"mapping.m.dead"]
     assert [len(read_by_next(node, topic)) for topic in ("a", "b")] == [5, 5]

@@ -170,7 +170,7 @@ def put_back(
         if place is None:
             passed_count += bool(origin)
         elif message := _message(connection, letter):
-            part = _part_of(place.parts, message)
+            part = _part_of(place.parts, message, origin)
             shared_out.setdefault(part, []).append(
                 _boxed(message) if place.has_envelope else message
             )
@@ -209,12 +209,14 @@ def _boxed(message: bytes) -> bytes:
     return message
 
 
-def _part_of(parts: Sequence[bytes], message: bytes) -> bytes:
+def _part_of(parts: Sequence[bytes], message: bytes, origin: bytes) -> bytes:
     """Return the one of several partitions that a message belongs onto, by its key."""
     key = None
     if len(parts) > 1:
         with suppress(InvalidEnvelope):
             key = decode(message).key
+    if key is None and origin in parts:
+        return origin
     return parts[(murmur2(key or b"") & _POSITIVE) % len(parts)]
 
 
