@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from poe.gateway.console.history import INTERVAL_S, GroupSample, History, pace_of
 from poe.gateway.console.topics import rates_by_topic
 
@@ -205,3 +207,5 @@ async def test_a_group_that_does_not_answer_holds_up_no_rates(monkeypatch):
         while len(asked) < 3:
             await history.next_sample()
     running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
