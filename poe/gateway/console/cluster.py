@@ -20,8 +20,9 @@ _EVENTS_MAX: Final = 50
 async def _states(look: Look, _argument: str) -> AsyncGenerator[object]:
     """Yield how the cluster is, each second that it differs."""
     shown: object = None
+    # Once: whether it is in one stays so, and what a user is answered has counters of all topics.
+    node = (await look.counters())["node"]
     while True:
-        node = (await look.counters())["node"]
         async with look.node() as connection:
             state = await _state(connection, node)
         if state != shown:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from poe.errors import ConnectionClosed
 from poe.gateway.console.cluster import VIEWS
 from poe.protocol import socket as connect
 from tests.cluster.linked_nodes import LinkedNode, Links
@@ -70,19 +71,30 @@ def test_a_node_that_is_down_is_forgotten_and_one_that_lives_is_not(shown):
 
 
 class Alone:
-    """Stands for a node in no cluster, of whose topics nobody is to be told each second."""
+    """Stands for a node in no cluster, which is away from the third look on."""
+
+    def __init__(self):
+        self.looks = self.counted = 0
 
     def node(self):
+        self.looks += 1
+        if self.looks > 2:
+            raise ConnectionClosed
         return nullcontext()
 
     async def counters(self):
+        self.counted += 1
         return {"node": {"is_in_cluster": False}, "topics": {}}
 
 
-async def test_the_page_does_not_ask_for_all_topics_each_second():
+async def test_the_page_does_not_ask_for_all_topics_each_second(monkeypatch):
+    monkeypatch.setattr("poe.gateway.console.cluster._LOOK_S", 0)
     alone: Any = Alone()
-    state = await anext(VIEWS["cluster"].states(alone, ""))
-    assert state == {"is_in_cluster": False, "is_told": True}
+    states = VIEWS["cluster"].states(alone, "")
+    assert await anext(states) == {"is_in_cluster": False, "is_told": True}
+    with pytest.raises(ConnectionClosed):
+        await anext(states)
+    assert (alone.looks, alone.counted) == (3, 1)
 
 
 def test_a_node_that_is_in_no_cluster_says_so(console):
