@@ -14,12 +14,11 @@ from poe.client.url import parse_url
 from poe.errors import (
     ConnectFailed,
     InvalidEnvelope,
-    PoeError,
     RequestRefused,
     UnknownGroup,
     UnknownTopic,
 )
-from poe.gateway.console.lags import UNREACHED
+from poe.gateway.console.lags import UNREACHED, tolerant
 from poe.gateway.console.level import Level
 from poe.gateway.console.look import Look
 from poe.gateway.console.reading import Pair, before, one, preview, read
@@ -142,7 +141,7 @@ async def get_dead(visit: Visit) -> object:
             looked += 1
             if looked > _GROUPS_MAX:
                 break
-            with suppress(PoeError):  # it was deleted meanwhile, or this user may not know
+            with tolerant():  # it was deleted meanwhile, or this user may not know
                 held = await _open_letters(connection, group)
                 if held.pairs:
                     rows.append({**named(group.encode()), **_reasons(held)})

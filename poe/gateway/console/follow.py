@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from poe.client.async_socket import AsyncSocket
 from poe.errors import InvalidEnvelope, NotAuthorized, PoeError, UnknownTopic
-from poe.gateway.console.lags import BROKEN
+from poe.gateway.console.lags import tolerant
 from poe.gateway.console.level import Level
 from poe.gateway.console.reading import one, row
 from poe.gateway.console.visit import Row, Visit, named, searched_text
@@ -40,14 +40,9 @@ async def get_follow(visit: Visit) -> object:
             if budget.is_used_up:
                 break
             looked += 1
-            try:
+            # Its storage fails, or is damaged; it is gone, or this user may not read it.
+            with tolerant(budget.skip), suppress(UnknownTopic, NotAuthorized):
                 rows += await _of_topic(connection, name, text, (after, last), budget)
-            except (UnknownTopic, NotAuthorized):  # it is gone, or this user may not read it
-                continue
-            except BROKEN:
-                raise
-            except PoeError:  # its storage fails, or is damaged
-                budget.has_skipped = True
     is_whole = looked == len(names) and not budget.is_used_up and not budget.has_skipped
     rows.sort(key=lambda each: int(each["pointer"]))
     return {
@@ -68,6 +63,10 @@ class _Budget:
         self._deadline_s = deadline_s
         self.has_skipped = False
         """Whether a topic has more matches than are told."""
+
+    def skip(self, _why: PoeError) -> None:
+        """Note that a topic could not be looked at."""
+        self.has_skipped = True
 
     @property
     def is_used_up(self) -> bool:

@@ -5,9 +5,9 @@ from contextlib import suppress
 from typing import Any, Final
 
 from poe.client.async_socket import AsyncSocket
-from poe.errors import PoeError
+from poe.errors import CallTimeout, PoeError
 from poe.gateway.console.history import pace_of
-from poe.gateway.console.lags import UNREACHED, Units, lag_of
+from poe.gateway.console.lags import UNREACHED, Units, lag_of, tolerant
 from poe.gateway.console.level import Level
 from poe.gateway.console.visit import Row, Visit, group_name, named, paged, pointer_of, safe
 from poe.gateway.http.group_fields import told_of
@@ -17,6 +17,11 @@ from poe.protocol.pipeline_report import PipelineReport
 _PLACES: Final = ("oldest", "newest")
 _UNITS_MAX: Final = 50
 _RESET: Final = {"to", "dry", "force"}
+_UNKNOWN: Final = {
+    "lag": None,
+    "lag_s": None,
+    "error": "it was not answered in time how far this group is behind, or one before it",
+}
 
 
 async def get_groups(visit: Visit) -> object:
@@ -29,16 +34,21 @@ async def get_groups(visit: Visit) -> object:
             for each in await connection.control("groups")
             if wanted in str(each["group"]).casefold()
         ]
-        found.sort(key=lambda each: str(each["group"]), reverse=asked.is_descending)
-        rows = [
-            {
-                **named(each["group"].encode()),
-                "mode": each["mode"],
-                "topics": [named(topic) for topic in each["topics"]],
-                **await _behind(connection, each),
-            }
-            for each in found[asked.offset : asked.offset + asked.limit]
-        ]
+    found.sort(key=lambda each: str(each["group"]), reverse=asked.is_descending)
+    shown = found[asked.offset : asked.offset + asked.limit]
+    rows = [
+        {
+            **named(each["group"].encode()),
+            "mode": each["mode"],
+            "topics": [named(topic) for topic in each["topics"]],
+            **_UNKNOWN,
+        }
+        for each in shown
+    ]
+    with suppress(CallTimeout):  # then those that were asked before are told all the same
+        async with visit.node() as connection:
+            for row, each in zip(rows, shown, strict=True):
+                row.update(await _behind(connection, each))
     return {"rows": rows, "total": len(found)}
 
 
@@ -47,12 +57,12 @@ async def _behind(connection: AsyncSocket, group: Mapping[str, Any]) -> dict[str
     if group["mode"] == UNREACHED:
         why = "nobody can be asked for it just now: nodes of its cluster are down"
         return {"lag": None, "lag_s": None, "error": why}
-    try:
+    told: dict[str, Any] = {"lag": None, "lag_s": None, "error": None}
+    # It was deleted, or its topics were, or this user may not know.
+    with tolerant(lambda error: told.update(error=str(error))):
         lag = await connection.control("group_lag", group=group["group"])
-    except PoeError as error:  # it was deleted, or its topics were, or this user may not know
-        return {"lag": None, "lag_s": None, "error": str(error)}
-    messages, seconds = lag_of(lag)
-    return {"lag": messages, "lag_s": seconds, "error": None}
+        told["lag"], told["lag_s"] = lag_of(lag)
+    return told
 
 
 async def get_group(visit: Visit) -> object:
@@ -111,12 +121,12 @@ async def get_group_history(visit: Visit) -> object:
 async def loss_of(connection: AsyncSocket, group: str, units: Units) -> dict[str, float | None]:
     """Return how long topics keep messages, and when the group loses the first of those unread."""
     default = None
-    with suppress(PoeError):  # of the node's options only who administers it is told
+    with tolerant():  # of the node's options only who administers it is told
         default = (await connection.config()).get("max_age", {}).get("value")
     keeps: list[float] = []
     losses: list[float] = []
     for unit, row in list(units.items())[:_UNITS_MAX]:
-        with suppress(PoeError):  # it is gone
+        with tolerant():  # it is gone
             properties = (await connection.describe(unit)).properties
             age_s = default if properties.max_age is None else properties.max_age
             if not isinstance(age_s, int | float) or group in properties.keep_unread:
@@ -154,7 +164,7 @@ async def post_shadow(visit: Visit) -> object:
         try:
             await connection.control("group_reset", group=name, to=place, dry=False, force=False)
         except PoeError:
-            with suppress(PoeError):
+            with tolerant():
                 await connection.control("group_delete", group=name)
             raise
     return named(name.encode())

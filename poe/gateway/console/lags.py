@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Any, Final, Protocol
 
 from poe.errors import CallTimeout, ConnectionClosed, PoeError, RemoteProtocolError
@@ -24,6 +24,24 @@ Lagging = Mapping[str, Units]
 """By group."""
 BROKEN: Final = (CallTimeout, ConnectionClosed, RemoteProtocolError)
 """After these a connection is not used again."""
+
+
+@contextmanager
+def tolerant(on_refused: Callable[[PoeError], object] = lambda _: None) -> Iterator[None]:
+    """Pass over what the node refuses, but not over that after which a connection is lost.
+
+    Args:
+        on_refused: called with what it refuses.
+
+    Raises:
+        PoeError: one of `BROKEN`, so that whoever has lent the connection takes it for what it is.
+    """
+    try:
+        yield
+    except BROKEN:
+        raise
+    except PoeError as error:
+        on_refused(error)
 
 
 class Asked(Protocol):
@@ -65,12 +83,8 @@ class Lags:
                 rows = await connection.control("groups")
                 reached = sorted(str(each["group"]) for each in rows if each["mode"] != UNREACHED)
                 for group in reached[:GROUPS_MAX]:
-                    try:
+                    with tolerant():  # it was deleted meanwhile, or this user may not know
                         found[group] = await connection.control("group_lag", group=group)
-                    except BROKEN:
-                        raise
-                    except PoeError:  # it was deleted meanwhile, or this user may not know
-                        continue
                 self.is_whole = len(rows) == len(reached) <= GROUPS_MAX
         return found
 

@@ -17,9 +17,9 @@ from urllib.parse import unquote_to_bytes
 from starlette.responses import Response
 
 from poe.client.async_socket import AsyncSocket
-from poe.errors import PoeError, RequestRefused, UnknownTopic
+from poe.errors import RequestRefused, UnknownTopic
 from poe.gateway.console import judging
-from poe.gateway.console.lags import BROKEN
+from poe.gateway.console.lags import tolerant
 from poe.gateway.console.level import Level
 from poe.gateway.console.live import SingleView
 from poe.gateway.console.look import Look
@@ -89,7 +89,7 @@ async def _partitions(connection: AsyncSocket, found: DescribedTopic) -> list[by
     parts = [each.topic for each in found.partitions]
     place = partition_of(found.name)
     if parts == [found.name] and place is not None:
-        with suppress(PoeError):  # there is none of that name, or this user may not know
+        with tolerant():  # there is none of that name, or this user may not know
             told = await connection.describe(place[0])
             others = [each.topic for each in told.partitions]
             parts = others if found.name in others else parts
@@ -307,18 +307,14 @@ async def get_instant(visit: Visit) -> object:
 async def _last_at(connection: AsyncSocket, topic: bytes, at: int) -> dict[str, Any]:
     """Return the last message of a topic at one time, and the partition that has it."""
     told: dict[str, Any] = {"last": None, "partition": name_text(topic), "error": None}
-    try:
+    # This user may not read it, or its storage fails, or is damaged; the others: nothing was put
+    # onto it yet, or it is gone.
+    with tolerant(lambda error: told.update(error=str(error))), suppress(UnknownTopic):
         found = await connection.describe(topic)
         for each in found.partitions[:1]:
             told["partition"] = name_text(each.topic)
             for pair in await before(connection, each.topic, at, 0, 1):
                 told["last"] = row(*pair, is_enveloped=found.properties.envelope)
-    except UnknownTopic:  # nothing was put onto it yet, or it is gone
-        pass
-    except BROKEN:
-        raise
-    except PoeError as error:  # this user may not read it, or its storage fails, or is damaged
-        told["error"] = str(error)
     return told
 
 

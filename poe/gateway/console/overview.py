@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final
 
 from poe.client.async_socket import AsyncSocket
-from poe.errors import NotAuthorized, PoeError
-from poe.gateway.console.lags import BROKEN, behind
+from poe.errors import NotAuthorized
+from poe.gateway.console.lags import behind, tolerant
 from poe.gateway.console.level import Level
 from poe.gateway.console.live import View
 from poe.gateway.console.look import Look
@@ -98,12 +98,9 @@ async def recent_of(
     for topic in appeared:
         if topic_text(topic) in told:
             continue
-        try:
+        found = None
+        with tolerant():  # it is out of service, as the list of topics tells
             found = await connection.find_topic(topic)
-        except BROKEN:
-            raise
-        except PoeError:  # it is out of service, as the list of topics tells
-            continue
         if found is not None:
             made = {"seq": None, "time_us": found.created_us, "kind": "topic_made", "reason": ""}
             rows.append({**made, "child": topic_text(topic), "who": ""})

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from poe.client.async_socket import AsyncSocket
 from poe.errors import PoeError, UnknownTopic
-from poe.gateway.console.lags import BROKEN, Lagging, of_topic
+from poe.gateway.console.lags import Lagging, of_topic, tolerant
 from poe.gateway.console.level import Level
 from poe.gateway.console.visit import Row, Visit, named, paged, pointer_of, safe
 from poe.gateway.http.body import properties_in
@@ -65,12 +65,10 @@ async def get_topics(visit: Visit) -> object:
 
 async def _find(connection: AsyncSocket, topic: bytes) -> DescribedTopic | None:
     """Return what a topic has; of one that is out of service, why."""
-    try:
+    refused: list[PoeError] = []
+    with tolerant(refused.append):
         return await connection.find_topic(topic)
-    except BROKEN:
-        raise
-    except PoeError as error:
-        return DescribedTopic(topic, b"", 0, 0, error=str(error))
+    return DescribedTopic(topic, b"", 0, 0, error=str(refused[0]))
 
 
 async def get_topic(visit: Visit) -> object:
@@ -85,7 +83,7 @@ async def get_topic(visit: Visit) -> object:
         for each in found.partitions[:_PARTITIONS_ASKED]:
             with suppress(UnknownTopic):  # nothing was put onto it yet
                 segments += await connection.segments(each.topic)
-            with suppress(PoeError):  # nothing was put onto it yet, or this user may not know
+            with tolerant():  # nothing was put onto it yet, or this user may not know
                 told = await connection.producers(each.topic)
                 producers += [{"partition": topic_text(each.topic), **row} for row in told]
     lags = await visit.look.lags.ask(visit.node)

@@ -1,8 +1,13 @@
 from collections.abc import Iterator
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
 
+from poe.gateway.console.level import Level
+from poe.gateway.console.visit import Visit
 from poe.node import Node
 from tests.cli.processes import Background
 
@@ -52,6 +57,14 @@ class Shown(Background):
         if hasattr(self, "http"):
             self.http.close()
         super().__exit__(*arguments)
+
+
+def visit_of(node: object, **path: str) -> Any:
+    """A visit of somebody who is lent what stands for connections to a node."""
+    look: Any = SimpleNamespace(node=lambda: nullcontext(node))
+    request: Any = SimpleNamespace(scope={"query_string": b""}, path_params=path)
+    nothing: Any = None
+    return Visit(request, None, look, Level.READ, nothing, nothing)
 
 
 @pytest.fixture(scope="session")

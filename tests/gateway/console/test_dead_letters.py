@@ -1,9 +1,14 @@
 """Dead letters in the console: seen, put back, let go."""
 
+from typing import Any
+
 import pytest
 
 from poe.client import Queue
+from poe.errors import CallTimeout
+from poe.gateway.console.dead_letters import get_dead
 from poe.protocol import envelope
+from tests.gateway.console.conftest import visit_of
 from tests.waiting import wait_until
 
 TRIES = {"attempts_max": 1}
@@ -30,6 +35,24 @@ def letters(console, group, **query):
     reply = console.http.get(f"groups/{group}/dead", params=query)
     assert reply.status_code == 200, reply.text
     return reply.json()["rows"]
+
+
+class Silent:
+    """Answers which groups there are, and nothing of any of them."""
+
+    async def control(self, op, group=None):
+        if op == "groups":
+            return [{"group": "billing", "mode": "shared", "topics": []}]
+        raise CallTimeout(group, 10)
+
+    async def find_topic(self, topic):
+        raise CallTimeout(topic, 10)
+
+
+async def test_a_connection_behind_an_answer_that_is_awaited_no_more_is_not_used_again():
+    silent: Any = Silent()
+    with pytest.raises(CallTimeout):
+        await get_dead(visit_of(silent))
 
 
 def test_they_tell_where_they_were_and_why(console, queue, topic, group):

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 
 from poe.client import Consumer, Queue
-from poe.gateway.console.groups import loss_of
+from poe.errors import CallTimeout, ConnectionClosed, UnknownGroup
+from poe.gateway.console.groups import get_groups, loss_of
 from poe.protocol import DescribedTopic
 from poe.protocol import socket as connect
 from poe.topic_properties import TopicProperties
+from tests.gateway.console.conftest import visit_of
 from tests.waiting import wait_until
 
 
@@ -128,6 +130,43 @@ class Keeper:
     async def describe(self, topic):
         properties = TopicProperties(keep_unread=("billing",))
         return DescribedTopic(topic, b"", 0, 0, properties)
+
+
+@pytest.mark.parametrize("broken", ["config", "describe"])
+async def test_a_connection_that_is_lost_meanwhile_is_not_used_again(broken):
+    keeper: Any = Keeper()
+
+    async def lose(*_):
+        raise ConnectionClosed
+
+    setattr(keeper, broken, lose)
+    with pytest.raises(ConnectionClosed):
+        await loss_of(keeper, "audit", {b"orders": {"messages": 0}})
+
+
+class Coordinator:
+    """Answers as a node with four groups: one is refused, and one is silent."""
+
+    def __init__(self):
+        self.asked = []
+
+    async def control(self, op, group=None):
+        if op == "groups":
+            return [{"group": name, "mode": "shared", "topics": []} for name in "abcd"]
+        self.asked.append(group)
+        if group == "b":
+            raise UnknownGroup(group)
+        if group == "c":
+            raise CallTimeout(group, 10)
+        return {b"orders": {"messages": 2, "seconds": 0.5}}
+
+
+async def test_a_group_that_is_silent_holds_up_no_others_and_what_was_learnt_is_shown():
+    coordinator: Any = Coordinator()
+    told: Any = await get_groups(visit_of(coordinator))
+    assert [each["lag"] for each in told["rows"]] == [2, None, None, None]
+    assert all(each["error"] for each in told["rows"][1:])
+    assert coordinator.asked == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("position", [None, 1])

@@ -2,13 +2,16 @@
 
 import json
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
+from poe.errors import CallTimeout
+from poe.gateway.console.messages import get_messages
 from poe.node import Node
-from poe.protocol import envelope
+from poe.protocol import DescribedPartition, DescribedTopic, envelope
 from poe.record import POINTER_MAX
-from tests.gateway.console.conftest import Shown
+from tests.gateway.console.conftest import Shown, visit_of
 
 
 def put(console, topic, *messages):
@@ -52,6 +55,22 @@ def test_the_oldest_have_none_before_them(console, hundred):
 def test_a_topic_without_messages_is_an_empty_page(console, topic):
     console.http.post("topics", json={"name": topic})
     assert rows(console.http.get(f"messages/{topic}")) == []
+
+
+class Partial:
+    """Answers of a partition, and does not of the topic that it is of."""
+
+    async def describe(self, topic):
+        if topic != b"orders-0":
+            raise CallTimeout(topic, 10)
+        part = DescribedPartition(topic, None, None, 0, 0, 0)
+        return DescribedTopic(topic, b"", 0, 0, partitions=(part,))
+
+
+async def test_a_connection_behind_an_answer_that_is_awaited_no_more_is_not_used_again():
+    partial: Any = Partial()
+    with pytest.raises(CallTimeout):
+        await get_messages(visit_of(partial, topic="orders-0"))
 
 
 def test_a_topic_that_there_is_not_is_told(console, topic):
