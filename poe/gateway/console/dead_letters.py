@@ -7,6 +7,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
+from poe.broker.requests.log_groups import UNREACHED
 from poe.client.async_socket import AsyncSocket
 from poe.client.group.dead_letter import DeadLetter
 from poe.client.group.redrive import Choice, dead_letter_topic, discard, redrive, redriver
@@ -18,7 +19,7 @@ from poe.errors import (
     UnknownGroup,
     UnknownTopic,
 )
-from poe.gateway.console.lags import UNREACHED, tolerant
+from poe.gateway.console.lags import tolerant
 from poe.gateway.console.level import Level
 from poe.gateway.console.look import Look
 from poe.gateway.console.reading import Pair, before, one, preview, read

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+from poe.broker.requests.log_groups import UNREACHED
 from poe.client.async_socket import AsyncSocket
 from poe.errors import CallTimeout, PoeError
 from poe.gateway.console.history import pace_of
-from poe.gateway.console.lags import UNREACHED, Units, lag_of, tolerant
+from poe.gateway.console.lags import Units, lag_of, tolerant
 from poe.gateway.console.level import Level
 from poe.gateway.console.visit import Row, Visit, group_name, named, paged, pointer_of, safe
 from poe.gateway.http.group_fields import told_of

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Any, Final, Protocol
 
+from poe.broker.requests.log_groups import UNREACHED
 from poe.errors import CallTimeout, ConnectionClosed, PoeError, RemoteProtocolError
 
 GROUPS_MAX: Final = 50
 """Groups of which is asked, first ones by name."""
-UNREACHED: Final = "unreached"
-"""In place of the mode of a group, in lists: who knows how far it is cannot be asked."""
 _FRESH_S: Final = 4.0
 _TIME_S: Final = 10.0
 """So long is asked at most: a group may wait for nodes that are down."""
@@ -60,7 +59,10 @@ class Lags:
         self._found: Lagging = {}
         self._asking = asyncio.Lock()
         self.is_whole = True
-        """Whether all groups were asked for, and have answered."""
+        """Whether `ask` has asked for all groups, the last time that it has learnt anything.
+
+        One that refuses counts: it was deleted meanwhile, or this user may not know.
+        """
 
     async def ask(self, node: Callable[[], AbstractAsyncContextManager[Asked]]) -> Lagging:
         """Return lags by group and partition, of a few seconds ago at most.
@@ -70,13 +72,15 @@ class Lags:
         """
         async with self._asking:  # who comes meanwhile gets the same, and no older ones
             if self._clock() >= self._asked_s + _FRESH_S:
-                self._found = await self._find(node)
+                self._found, self.is_whole = await self._find(node)
                 self._asked_s = self._clock()
             return self._found
 
-    async def _find(self, node: Callable[[], AbstractAsyncContextManager[Asked]]) -> Lagging:
+    async def _find(
+        self, node: Callable[[], AbstractAsyncContextManager[Asked]]
+    ) -> tuple[Lagging, bool]:
         found: dict[str, Units] = {}
-        self.is_whole = False
+        is_whole = False
         # Over a connection of its own: an answer that is not waited for holds up those behind it.
         with suppress(TimeoutError, CallTimeout):
             async with asyncio.timeout(_TIME_S), node() as connection:
@@ -85,8 +89,8 @@ class Lags:
                 for group in reached[:GROUPS_MAX]:
                     with tolerant():  # it was deleted meanwhile, or this user may not know
                         found[group] = await connection.control("group_lag", group=group)
-                self.is_whole = len(rows) == len(reached) <= GROUPS_MAX
-        return found
+                is_whole = len(rows) == len(reached) <= GROUPS_MAX
+        return found, is_whole
 
 
 def lag_of(units: Units) -> tuple[int, float]:

@@ -23,6 +23,7 @@ async def overview_of(look: Look) -> dict[str, Any]:
     """Return what the overview shows; rates are those of the last interval."""
     told = await look.counters()
     lags = await look.lags.ask(look.node)
+    is_whole = look.lags.is_whole  # of these: other pages ask for them as well
     async with look.node() as connection:
         health = await connection.control("health")
         recent, options = [], {}
@@ -52,7 +53,7 @@ async def overview_of(look: Look) -> dict[str, Any]:
         "disk": disk_of(node.get("disk_free_bytes"), min_free, rates.get("bytes_in")),
         "behind": [{**named(row.pop("group").encode()), **row} for row in slow[:_BEHIND_MAX]],
         "behind_total": len(slow),
-        "is_behind_whole": look.lags.is_whole,
+        "is_behind_whole": is_whole,
         "refused": look.history.refused_lately() if node else {},
         "troubles": troubles,
         "gaps": health.get("gaps_count", 0),

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from poe.errors import ConnectionClosed, TopicFailed
+from poe.gateway.console.history import History
 from poe.gateway.console.lags import Lags, behind, of_topic
-from poe.gateway.console.overview import disk_of, recent_of
+from poe.gateway.console.overview import disk_of, overview_of, recent_of
 from poe.protocol import DescribedTopic
 from poe.protocol import socket as connect
 from poe.protocol.node_event import EventPage
@@ -82,6 +83,49 @@ async def test_a_group_that_does_not_answer_is_not_waited_for_for_ever(monkeypat
     node = Node(["a", "b", "c"], {"b": nothing_happens})
     assert list(await node.asked(lags)) == ["a"]
     assert lags.is_whole is False
+
+
+async def test_whether_all_were_asked_is_told_of_the_groups_that_are_shown():
+    """Also while they are asked for anew, and when that fails."""
+    now_s, told = 0.0, []
+    lags, node = Lags(lambda: now_s), Node(["a"])
+    found = await node.asked(lags)
+
+    async def lose():
+        told.append(lags.is_whole)
+        raise ConnectionClosed
+
+    node.answers = {"a": lose}
+    now_s = 5.0
+    with pytest.raises(ConnectionClosed):
+        await node.asked(lags)
+    assert [*told, lags.is_whole] == [True, True]
+    assert list(found) == ["a"]
+
+
+class Overseen:
+    """Stands for who looks, of whose groups not all are asked for while the rest is asked."""
+
+    def __init__(self):
+        self.lags = Lags()
+        self.history = History(nothing_happens, nothing_happens)
+
+    async def counters(self):
+        return {"node": {}, "topics": {}}
+
+    def node(self):
+        return nullcontext(self)
+
+    async def control(self, op):
+        if op == "health":
+            self.lags.is_whole = False
+            return {}
+        return []
+
+
+async def test_the_overview_tells_whether_all_of_the_groups_that_it_shows_were_asked():
+    overseen: Any = Overseen()
+    assert (await overview_of(overseen))["is_behind_whole"] is True
 
 
 async def test_a_group_that_nobody_can_be_asked_for_is_not_asked_for():
