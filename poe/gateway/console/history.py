@@ -73,8 +73,8 @@ class Sample(NamedTuple):
 
     time_s: float
     """Since the epoch."""
-    epoch: int
-    """When the node has started: totals of two epochs cannot be subtracted."""
+    epoch: object
+    """When the node has started, and of what these are: totals of two cannot be subtracted."""
     totals: Mapping[str, float]
     gauges: Mapping[str, float]
 
@@ -223,7 +223,7 @@ class History:
         for topic in self._topics.values():
             rows = [told["topics"].get(each, {}) for each in topic.partitions]
             sums = {name: sum(row.get(name, 0) for row in rows) for name in TOTALS}
-            topic.series.add(Sample(now_s, epoch, sums, {}))
+            topic.series.add(Sample(now_s, (epoch, topic.partitions), sums, {}))
 
     def watch(self, group: str) -> Sequence[GroupSample]:
         """Return how far a group was behind, and look it up for an hour from now on."""
@@ -317,7 +317,8 @@ class History:
             while len(self._topics) > _TOPICS_MAX:
                 self._topics.popitem(last=False)
         self._topics.move_to_end(topic)
-        self._topics[topic].partitions = partitions
+        if self._topics[topic].partitions != partitions:  # else samples share what they hold
+            self._topics[topic].partitions = partitions
         return self._topics[topic].series.told(is_day=is_day)
 
     def rates(self) -> dict[str, float]:

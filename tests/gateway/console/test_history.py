@@ -149,6 +149,20 @@ def test_what_is_done_with_a_topic_is_what_is_done_with_its_partitions():
     assert rates[b"orders"]["messages_in"] == 4
 
 
+def test_partitions_that_are_added_make_a_gap_and_no_wrong_rate():
+    """What was put onto them before somebody looks was not put just now."""
+    clock, parts = Clock(), [b"orders-0", b"orders-1"]
+    history = history_of(clock)
+    history.of_topic(b"orders", parts[:1], is_day=False)
+    for first, second in ((0, 0), (10, 5000), (20, 5010), (30, 5020)):
+        history.take(told_of_partitions(first, second))
+        if second == 5000:
+            history.of_topic(b"orders", list(parts), is_day=False)
+        clock.now_s += INTERVAL_S
+    told = history.of_topic(b"orders", list(parts), is_day=False)
+    assert told["series"]["messages_in"] == [2, None, 4]
+
+
 def test_a_topic_whose_name_ends_in_a_number_is_no_partition():
     rates = {b"week": {"messages_in": 1.0}, b"week-1": {"messages_in": 2.0}}
     assert rates_by_topic(rates, [b"week", b"week-1"]) == rates
