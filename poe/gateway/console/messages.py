@@ -154,9 +154,8 @@ async def _found(
     """Return a message that a search has found as lists show it, by the part with the match."""
     content, at = match.preview, 0
     if is_enveloped and len(content) < match.size_bytes:
-        at = match.preview_at
         with suppress(RequestRefused):  # it was trimmed just now
-            content = await one(connection, topic, match.pointer)
+            content, at = await one(connection, topic, match.pointer), match.preview_at
     elif match.preview_at:
         content = inside(content)
     told = row(match.pointer, content, is_enveloped=is_enveloped, at=at)

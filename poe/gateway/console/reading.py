@@ -61,17 +61,28 @@ async def one(connection: AsyncSocket, topic: bytes, pointer: int) -> bytes:
 
 def row(pointer: int, message: bytes, *, is_enveloped: bool, at: int = 0) -> dict[str, Any]:
     """Return a message as lists show it, what there is of its value from the byte `at` on."""
-    key, value = None, message
+    key, value, begin = None, message, at
     if is_enveloped:
         with suppress(InvalidEnvelope):
             held = envelope.decode(message)
             key = None if held.key is None else held.key[:PREVIEW_BYTES].decode(errors="replace")
             value = b"" if held.value is None else held.value
-    begin = max(0, at - message.find(value))
+            begin = max(0, at - _value_at(message)) if at else 0
     if begin:
         value = inside(value[begin:])
     told = {"pointer": str(pointer), "bytes": len(message), "key": key}
     return {**told, **preview(value)}
+
+
+def _value_at(message: bytes) -> int:
+    """Return where in an envelope its value begins; its bytes may be those of the key as well."""
+    reader = msgpack.Unpacker(max_buffer_size=len(message))
+    reader.feed(message)
+    reader.read_array_header()
+    reader.skip()  # the key
+    value: bytes | None = reader.unpack()
+    end: int = reader.tell()
+    return end - len(value or b"")
 
 
 def inside(part: bytes) -> bytes:

@@ -59,10 +59,10 @@ class Shown(Background):
         super().__exit__(*arguments)
 
 
-def visit_of(node: object, **path: str) -> Any:
+def visit_of(node: object, query: bytes = b"", **path: str) -> Any:
     """A visit of somebody who is lent what stands for connections to a node."""
     look: Any = SimpleNamespace(node=lambda: nullcontext(node))
-    request: Any = SimpleNamespace(scope={"query_string": b""}, path_params=path)
+    request: Any = SimpleNamespace(scope={"query_string": query}, path_params=path)
     nothing: Any = None
     return Visit(request, None, look, Level.READ, nothing, nothing)
 

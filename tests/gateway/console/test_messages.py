@@ -2,15 +2,19 @@
 
 import json
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from poe.errors import CallTimeout
-from poe.gateway.console.messages import get_messages
+from poe.gateway.console import reading
+from poe.gateway.console.messages import get_messages, get_search
 from poe.node import Node
 from poe.protocol import DescribedPartition, DescribedTopic, envelope
+from poe.protocol.scan import Match, Scanned
 from poe.record import POINTER_MAX
+from poe.topic_properties import TopicProperties
 from tests.gateway.console.conftest import Shown, visit_of
 
 
@@ -217,6 +221,35 @@ def test_what_is_found_on_a_topic_with_envelopes_is_shown_with_its_key(console, 
     assert [(each["form"], each["key"]) for each in found] == [("text", "key")] * 3
     assert all("a needle" in each["preview"] for each in found)
     assert found[0]["preview"] == "a needle"
+
+
+@pytest.mark.parametrize("key", [None, b"".join(b"%d " % each for each in range(1000))])
+def test_a_value_is_shown_from_where_it_matches_also_where_the_key_has_the_same_bytes(key):
+    value = b"".join(b"%d " % each for each in range(1000))
+    message = envelope.encode(key, value, {"like": value})
+    begin = message.index(value, len(key or b""))
+    told = reading.row(1, message, is_enveloped=True, at=begin + 1000)
+    assert told["preview"].encode() == value[1000 : 1000 + reading.PREVIEW_BYTES]
+
+
+class Trimmed:
+    """Answers of a message that was there just now."""
+
+    async def describe(self, topic):
+        return DescribedTopic(topic, b"", 0, 0, TopicProperties(envelope=True))
+
+    async def scan(self, *_, **__):
+        match = Match(5, 0, 10_000, b"and a needle", 5000, 5006)
+        return Scanned([match], 5, 10_000, is_end=True)
+
+    async def read_range(self, *_):
+        return SimpleNamespace(pairs=list)
+
+
+async def test_what_was_trimmed_since_it_was_found_is_shown_as_far_as_it_was_told():
+    trimmed: Any = Trimmed()
+    told: Any = await get_search(visit_of(trimmed, b"text=needle", topic="orders"))
+    assert [each["preview"] for each in told["rows"]] == ["and a needle"]
 
 
 @pytest.mark.parametrize("before", ["", "x"])
