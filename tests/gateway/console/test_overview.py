@@ -60,6 +60,11 @@ class Node:
         return await lags.ask(lambda: nullcontext(self))
 
 
+async def nobody(*_):
+    """Is asked by no test."""
+    raise AssertionError
+
+
 async def nothing_happens():
     """Stand for a group whose nodes are down."""
     await asyncio.Event().wait()
@@ -104,11 +109,11 @@ async def test_whether_all_were_asked_is_told_of_the_groups_that_are_shown():
 
 
 class Overseen:
-    """Stands for who looks, of whose groups not all are asked for while the rest is asked."""
+    """Stands for who looks, while another page asks for groups of which some do not answer."""
 
     def __init__(self):
         self.lags = Lags()
-        self.history = History(nothing_happens, nothing_happens)
+        self.history = History(nobody, nobody)
 
     async def counters(self):
         return {"node": {}, "topics": {}}
