@@ -4,9 +4,11 @@ import { html, useState, useEffect, useRef, useGet, useLive, useQuery, useKeys, 
 const DUMPED_MAX = 10_000_000;
 const FORMS = ["auto", "text", "json", "hex", "msgpack", "envelope"];
 // A time as it is typed: in UTC where times are shown so, unless it says its zone. What is none stays, and is refused.
+// A date alone is its midnight there, which browsers take for the one in UTC.
 function micros(text) {
-  const isPlain = isUtc() && /\d:\d\d(:\d\d(\.\d*)?)?$/.test(text) && !/[+-]\d\d:\d\d$/.test(text);
-  const time = Date.parse(isPlain ? `${text}Z` : text);
+  const full = /^\d{4}-\d\d-\d\d$/.test(text) ? `${text}T00:00` : text;
+  const isPlain = isUtc() && /\d:\d\d(:\d\d(\.\d*)?)?$/.test(full) && !/[+-]\d\d:\d\d$/.test(full);
+  const time = Date.parse(isPlain ? `${full}Z` : full);
   return Number.isNaN(time) ? text : `${time}000`;
 }
 const pointerOf = (text) => (/^\d+$/.test(text) ? text : micros(text));
