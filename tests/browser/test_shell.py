@@ -234,6 +234,43 @@ def test_of_two_searches_the_last_one_is_shown(view):
     assert shown_texts(page) == shown
 
 
+def test_a_search_that_is_answered_during_a_tail_is_not_shown_in_it(view):
+    page = view.show("messages", "Time and pointer", topic="orders")
+    held: list[Any] = []
+    shown = page.get_by_text("It has looked up to")
+
+    def hold(route):
+        held.append(route)
+
+    def find(text):
+        page.get_by_label("Find").fill(text)
+        page.keyboard.press("Enter")
+        wait_until(lambda: page.wait_for_timeout(20) or held, 20)
+
+    def answer():
+        with page.expect_response("**/search?*"):
+            held.pop().fulfill(json={"rows": [], "looked_until": "1", "is_end": False})
+        page.wait_for_timeout(100)
+
+    page.route("**/search?*", hold)
+    find("first")
+    page.get_by_role("button", name="Tail").click()
+    page.get_by_text("tailing").wait_for()
+    answer()
+    assert shown.count() == 0
+    page.get_by_role("button", name="Tail").click()
+    page.get_by_text("tailing").wait_for(state="detached")
+    find("second")
+    answer()
+    shown.wait_for()
+    page.get_by_role("button", name="Look on").click()
+    wait_until(lambda: page.wait_for_timeout(20) or held, 20)
+    page.get_by_role("button", name="Tail").click()
+    page.get_by_text("tailing").wait_for()
+    answer()  # the tab would fail if it added this to what is there no more
+    assert shown.count() == 0
+
+
 def test_one_gets_about_by_keys_alone(view):
     page = view.show("overview", "All is well")
     page.keyboard.press("g")

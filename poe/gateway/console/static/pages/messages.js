@@ -117,13 +117,13 @@ export default function Messages({ query }) {
   const search = (after) => {
     const own = asked.current += 1, take = (next) => own === asked.current && setFound(next); // of two that run the last counts
     get(`${path}/search`, { text, kind, after }).then(
-      (more) => take((old) => ({ ...more, rows: [...(after ? old.rows : []), ...more.rows], failed: (after ? old.failed ?? 0 : 0) + (more.failed ?? 0), reason: more.reason || old?.reason })), (failed) => take({ rows: [], is_end: true, error: failed }));
+      (more) => take((old) => ({ ...more, rows: [...(after ? old?.rows ?? [] : []), ...more.rows], failed: (after ? old?.failed ?? 0 : 0) + (more.failed ?? 0), reason: more.reason || old?.reason })), (failed) => take({ rows: [], is_end: true, error: failed }));
   };
   useEffect(() => { asked.current += 1; setFound(null); if (text) search(); }, [topic, text, kind]);
   const show = (patch) => { setTailed(null); setQuery({ text: undefined, kind: undefined, at: undefined, ...patch }); };
   const opened = (pointer) => setQuery({ open: pointer });
   const step = (by) => { const all = [...document.querySelectorAll("tr.message")]; all[Math.max(0, Math.min(all.length - 1, all.indexOf(document.activeElement) + by))]?.focus(); };
-  const tail = () => { setFound(null); setTailed({ rows: [], skipped: 0, later: null }); };
+  const tail = () => { asked.current += 1; setFound(null); setTailed({ rows: [], skipped: 0, later: null }); };
   useKeys({ j: () => step(1), k: () => step(-1), t: () => (tailed ? setTailed(null) : tail()) }, { "j k": "next and previous message", Enter: "open the message", t: "tail, and back", x: "choose the message" });
   useEffect(() => { choose(new Set()); setTailed((old) => old && { rows: [], skipped: 0, later: null }); }, [topic]);
   useEffect(() => { if (data && data.id !== topic) setQuery({ topic: data.id }); }, [data]); // one partition of that topic
