@@ -113,6 +113,47 @@ def test_a_page_whose_answers_take_longer_than_states_come_is_shown(view):
     page.unroute_all(behavior="ignoreErrors")
 
 
+def test_what_is_not_answered_for_long_is_told_and_asked_for_again(view):
+    """Here time is up when the test says so."""
+    view.console.node.put("late", b"there")
+    page = view.page
+    held: list[Any] = []
+
+    def hold(route):
+        held.append(route) if route.request.method == wanted else route.continue_()
+
+    def time_is_up():
+        wait_until(lambda: page.wait_for_timeout(20) or held, 20)
+        page.evaluate("limits.splice(0).forEach((each) => each())")
+        held.clear()
+
+    page.add_init_script("""window.limits = []; AbortSignal.timeout = () => {
+        const own = new AbortController();
+        limits.push(() => own.abort(new DOMException("time is up", "TimeoutError")));
+        return own.signal;
+    };""")
+    wanted = "GET"
+    page.route("**/api/groups*", hold)
+    view.show("groups")
+    time_is_up()
+    page.get_by_text("has not answered within 60 s").wait_for()
+    page.unroute("**/api/groups*")
+    page.get_by_role("link", name="billing").wait_for()  # with the next state
+    wanted = "POST"
+    page.route("**/api/messages/late", hold)
+    view.show("messages", "there", topic="late")
+    page.get_by_role("button", name="Put…").click()
+    page.get_by_label("Value").fill("once")
+    put = page.get_by_role("dialog").get_by_role("button", name="Put")
+    put.click()
+    time_is_up()
+    page.get_by_text("may be done all the same").wait_for()
+    put.click()
+    wait_until(lambda: page.wait_for_timeout(20) or held, 20)
+    held[0].continue_()
+    page.get_by_text("2 of 2 messages").wait_for()
+
+
 @pytest.mark.alone
 def test_a_crash_is_on_the_screen_with_its_cause_within_a_second(view):
     page = view.show("tree", "scrubber")

@@ -11,19 +11,24 @@ export class Refused extends Error {
   }
 }
 
-async function answer(method, path, body) {
-  const request = { method, headers: {} };
+// What is not answered at all, as where the laptop slept meanwhile, is given up: a page that waits asks for nothing new.
+const GET_S = 60, SEND_S = 300;
+export const LONG_S = 86400; // for what takes as long as reading all that there is
+
+async function answer(method, path, body, limit_s) {
+  const request = { method, headers: {}, signal: AbortSignal.timeout(limit_s * 1000) };
   if (body !== undefined) {
     request.headers["Content-Type"] = "application/json";
     request.body = JSON.stringify(body);
   }
-  let reply;
+  let reply, content;
   try {
     reply = await fetch(API + path, request);
-  } catch {
-    throw new Refused(0, { name: "Away", message: "the console does not answer; is it still running?" });
+    content = await reply.json().catch((error) => { if (error instanceof SyntaxError) return {}; throw error; });
+  } catch (error) {
+    const late = `the console has not answered within ${limit_s} s${method === "GET" ? "" : "; it may be done all the same"}`;
+    throw new Refused(0, { name: "Away", message: error.name === "TimeoutError" ? late : "the console does not answer; is it still running?" });
   }
-  const content = await reply.json().catch(() => ({}));
   if (reply.ok) return content;
   if (reply.status === 401 && path !== "login") dispatchEvent(new Event("poe-logged-out"));
   throw new Refused(reply.status, content.error ?? { name: "Error", message: `status ${reply.status}` });
@@ -32,13 +37,13 @@ async function answer(method, path, body) {
 export function get(path, params = {}) {
   const given = Object.entries(params).filter(([, value]) => value !== undefined && value !== "");
   const query = new URLSearchParams(given).toString();
-  return answer("GET", query ? `${path}?${query}` : path);
+  return answer("GET", query ? `${path}?${query}` : path, undefined, GET_S);
 }
 // What is being done is not done a second time: a double click is one.
 const underWay = new Map();
-export function send(method, path, body) {
+export function send(method, path, body, limit_s = SEND_S) {
   const key = JSON.stringify([method, path, body]);
-  if (!underWay.has(key)) underWay.set(key, answer(method, path, body).finally(() => underWay.delete(key)));
+  if (!underWay.has(key)) underWay.set(key, answer(method, path, body, limit_s).finally(() => underWay.delete(key)));
   return underWay.get(key);
 }
 

@@ -1,4 +1,4 @@
-import { html, useState, useGet, useLive, send, say, Page, Panel, Button, Badge, Confirm, ErrorLine, Empty, Link, Num, Bytes, When } from "../kit.js";
+import { html, useState, useGet, useLive, send, say, Page, Panel, Button, Badge, Confirm, ErrorLine, Empty, Link, LONG_S, Num, Bytes, When } from "../kit.js";
 
 const STATES = { me: "ok", live: "ok", slow: "warn", out: "warn", down: "bad", following: "ok" };
 const Grid = ({ label, head, children }) => html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><table><thead><tr>${head.map((each) => html`<th>${each}</th>`)}</tr></thead><tbody>${children}</tbody></table></div>`;
@@ -14,7 +14,7 @@ function Log({ log, onFailed }) {
   const [found, setFound] = useState(null);
   const [isAtWork, setIsAtWork] = useState(false);
   if (!log.engine) return html`<p>${log.why || "The engine is not reached."}</p>`;
-  const compare = () => { setIsAtWork(true); send("POST", "cluster/verify", {}).then((told) => { setFound(told); say("the copies are compared"); onFailed(null); }, onFailed).then(() => setIsAtWork(false)); };
+  const compare = () => { setIsAtWork(true); send("POST", "cluster/verify", {}, LONG_S).then((told) => { setFound(told); say("the copies are compared"); onFailed(null); }, onFailed).then(() => setIsAtWork(false)); };
   const verdict = (row) => (row.error ? html`<${Badge} state="warn">not compared<//> ${row.error}` : row.differing.length ? html`<${Badge} state="bad">different<//> in segments ${row.differing.join(", ")}` : html`<${Badge} state="ok">the same<//>${row.behind ? `, ${row.behind} entries behind` : ""}`);
   return html`<p>Engine ${log.engine}, led by ${log.leader || html`<${Badge} state="bad">nobody: there is no majority<//>`}${log.away.length ? html` <${Badge} state="warn">away: ${log.away.join(", ")}<//>` : ""} ${log.why}</p>
     <${Grid} label="Replicated topics" head=${["Partition", "Copy", "Place", "Puts that wait", "Why"]}>
