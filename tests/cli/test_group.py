@@ -147,11 +147,8 @@ def test_what_others_have_put_among_dead_letters_keeps_none_from_being_put_back(
         assert run("queue", "redrive", "workers") == f"1 message put back{passed}\n"
 
 
-def test_letters_of_a_topic_with_partitions_are_put_back_by_their_keys(node, run):
-    """Those of a mapping name the topic, and no partition of it."""
-    node.create_topic("jobs", partitions=3, envelope=True)
-    with Consumer(url(node), "jobs", group="mapping.m"):
-        pass
+def letters_go_to_their_partitions(node, run):
+    """Have letters of ten keys put back onto the three partitions of `jobs`, and look where."""
     keys = [b"%d" % number for number in range(10)]
     headers = {"poe.topic": b"jobs", "poe.envelope": b""}
     node.put_many("mapping.m.dead", [encode(key, b"v", headers) for key in keys])
@@ -160,6 +157,14 @@ def test_letters_of_a_topic_with_partitions_are_put_back_by_their_keys(node, run
         there = [decode(each) for _, each in read_by_next(node, b"jobs-%d" % number)]
         wanted = [key for key in keys if (murmur2(key) & 0x7FFFFFFF) % 3 == number]
         assert [each.key for each in there] == wanted
+
+
+def test_letters_of_a_topic_with_partitions_are_put_back_by_their_keys(node, run):
+    """Those of a mapping name the topic, and no partition of it."""
+    node.create_topic("jobs", partitions=3, envelope=True)
+    with Consumer(url(node), "jobs", group="mapping.m"):
+        pass
+    letters_go_to_their_partitions(node, run)
 
 
 @pytest.mark.parametrize("taken", [["jobs"], ["jobs-0", "jobs-1"]])
@@ -170,14 +175,7 @@ def test_letters_go_where_producers_put_their_keys_whatever_partitions_the_group
     with Consumer(url(node), taken, group="mapping.m"):
         pass
     node.alter_topic("jobs", partitions=3)
-    keys = [b"%d" % number for number in range(10)]
-    headers = {"poe.topic": b"jobs", "poe.envelope": b""}
-    node.put_many("mapping.m.dead", [encode(key, b"v", headers) for key in keys])
-    assert run("queue", "redrive", "mapping.m") == "10 messages put back\n"
-    for number in range(3):
-        there = [decode(each) for _, each in read_by_next(node, b"jobs-%d" % number)]
-        wanted = [key for key in keys if (murmur2(key) & 0x7FFFFFFF) % 3 == number]
-        assert [each.key for each in there] == wanted
+    letters_go_to_their_partitions(node, run)
 
 
 def test_a_message_without_a_key_is_put_back_onto_the_partition_that_is_called_like_its_topic(

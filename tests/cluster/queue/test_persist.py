@@ -39,6 +39,19 @@ def by_hand(count, **properties):
     return nodes
 
 
+def told_of_some(count, **properties):
+    """Return nodes that the first one has told that five messages are done, in one group of two."""
+    nodes = persistent(count, **properties)
+    nodes.make_group(0)
+    nodes.make_group(0, "other")
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    lease, _ = nodes.take(0, 5)
+    nodes.done(0, lease)
+    nodes.wait(1)
+    return nodes
+
+
 def start_again(nodes, number):
     """Have a node die, and live again with what it has written."""
     nodes.settle()
@@ -415,14 +428,7 @@ def test_what_a_node_was_told_by_one_that_is_gone_it_knows_after_a_restart():
 
 
 def test_what_a_node_was_told_it_writes_once_and_tells_nobody_again_though_links_flap():
-    nodes = persistent(3, copies=3)
-    nodes.make_group(0)
-    nodes.make_group(0, "other")
-    nodes.put(0, FEW)
-    nodes.wait(1)
-    lease, _ = nodes.take(0, 5)
-    nodes.done(0, lease)
-    nodes.wait(1)
+    nodes = told_of_some(3, copies=3)
     nodes.is_writing_by_hand = True
     counts = []
     for _ in range(3):
@@ -444,14 +450,7 @@ def test_what_a_node_was_told_it_writes_once_and_tells_nobody_again_though_links
 
 
 def test_what_a_node_was_told_it_writes_when_it_can():
-    nodes = persistent(2)
-    nodes.make_group(0)
-    nodes.make_group(0, "other")
-    nodes.put(0, FEW)
-    nodes.wait(1)
-    lease, _ = nodes.take(0, 5)
-    nodes.done(0, lease)
-    nodes.wait(1)
+    nodes = told_of_some(2)
     nodes.is_writing_by_hand = True
     nodes.part(0, 1)
     nodes.collect()
