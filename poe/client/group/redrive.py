@@ -17,7 +17,7 @@ from poe.client.consumer.consumer import Consumer
 from poe.client.consumer.source import Received
 from poe.client.group.dead_letter import DeadLetter
 from poe.client.group.queue import Queue
-from poe.client.producer.murmur2 import murmur2
+from poe.client.producer.partitioner import KeyHash
 from poe.errors import CorruptRecord, InvalidEnvelope, OptionError, UnknownGroup
 from poe.errors.short_text import short_repr
 from poe.errors.timeout import FOR_EVER_S
@@ -33,8 +33,8 @@ BATCH: Final = 1000
 """Letters that come again at most, where whoever puts them back is killed."""
 _LETTERS_S: Final = 2.0
 """A queue that has handed out no letter for so long has none."""
-_POSITIVE: Final = 0x7FFF_FFFF
-"""As Java has it, and so mappings and producers."""
+_BY_KEY: Final = KeyHash(1)
+"""As mappings and producers share keys out."""
 
 
 def dead_letter_topic(group: str, options: Mapping[str, Any]) -> bytes:
@@ -217,7 +217,7 @@ def _part_of(parts: Sequence[bytes], message: bytes, origin: bytes) -> bytes:
             key = decode(message).key
     if key is None and origin in parts:
         return origin
-    return parts[(murmur2(key or b"") & _POSITIVE) % len(parts)]
+    return parts[_BY_KEY.pick(key or b"", range(len(parts)))]
 
 
 def _message(connection: Socket, letter: DeadLetter) -> bytes | None:
