@@ -3,9 +3,10 @@
 A session that carries nothing any more is noticed by an ask to this node itself. It is opened anew
 once; when that does not help, the actor ends, and its supervisors decide.
 
-So it is when a node speaks again and again that is not seen, or is seen and does not answer. After
-a freeze for as long as peers wait, zenoh may take a new connection for a part of the old one, of
-which the other side has forgotten what it was told, and never tell it again (its issue 2806).
+So it is when a node speaks again and again that is not seen, or is seen and does not answer, or is
+sought and found by another session and not seen by this one. After a freeze for as long as peers
+wait, zenoh may take a new connection for a part of the old one, of which the other side has
+forgotten what it was told, and never tell it again (its issue 2806).
 """
 
 import contextlib
@@ -34,6 +35,7 @@ from poe.cluster.fabric.interface import (
     Asked,
     Fabric,
     FabricEvent,
+    Overlooked,
     PeerDown,
     PeerUp,
     Published,
@@ -68,7 +70,7 @@ REOPEN_MAX_S: Final = 10.0
 WHOLE_AFTER: Final = 30
 """Asks in a row that are answered, after which a session may be opened anew once more."""
 SPLIT_LOOKS: Final = 3
-"""Looks at which a node is seen or heard, and not both, after which the session is to blame."""
+"""Looks at which a node is there by half, after which the session is to blame."""
 UNSEEN_MAX: Final = 1000
 """Nodes that are heard and not seen, of which that is remembered."""
 COMPLAINTS_MAX: Final = 1000
@@ -163,9 +165,9 @@ class FabricActor(GenServer):
         self._silent: set[NodeRef] = set()
         self._complained: set[NodeRef] = set()
         self._unseen: set[NodeRef] = set()
-        """Who was heard since the last look, and is not seen."""
+        """Who was heard, or found, since the last look, and is not seen."""
         self._splits: Counter[NodeRef] = Counter()
-        """At how many looks a node was seen or heard, and not both."""
+        """At how many looks a node was there by half."""
         self._counts = dict.fromkeys(
             ("envelopes", "envelopes_malformed", "envelopes_dropped", "frames_unsent", "reopened"),
             0,
@@ -257,6 +259,8 @@ class FabricActor(GenServer):
                 return self._lose(ref, why)
             case Refused():
                 self.cast(MEMBERS, event)  # which tells of it
+            case Overlooked(ref):
+                self._note_overlooked(ref)
         return None
 
     # ---- what peers send ------------------------------------------------------------------------
@@ -372,7 +376,13 @@ class FabricActor(GenServer):
         found = next((each for each in split if self._splits[each] >= SPLIT_LOOKS), None)
         if found is None or not self._may_reopen:
             return None
-        return self._reopen(f"node {found} is seen or heard, and not both")
+        return self._reopen(f"node {found} is there, and is not seen, or does not answer")
+
+    def _note_overlooked(self, ref: NodeRef) -> None:
+        """Count a node that is there, and is not seen: as two looks, since it is seldom sought."""
+        if ref not in self._peers and len(self._splits) < UNSEEN_MAX:
+            self._splits[ref] += 1
+            self._unseen.add(ref)
 
     def _judge(self, answer: bytes | None) -> Any:  # noqa: ANN401 - as `handle_info`
         if self._session is not _Session.OPEN:

@@ -17,7 +17,7 @@ from poe.cluster.actor_messages import (
     TellNodes,
 )
 from poe.cluster.fabric.envelope import FRAME_MAX_BYTES, encode_envelope
-from poe.cluster.fabric.interface import PeerDown, PeerUp, Published, Refused
+from poe.cluster.fabric.interface import Overlooked, PeerDown, PeerUp, Published, Refused
 from poe.cluster.fabric_actor import (
     LOOK_S,
     MAIL_MAX_BYTES,
@@ -334,6 +334,32 @@ def test_a_session_is_opened_anew_when_a_node_is_seen_for_long_and_does_not_answ
         world.run(LOOK_S)
     assert (fabric.opened_count, node.metrics()["reopened"]) == (2, 1)
     assert PeerDown(mute.ref, "it does not answer") in node.told_members()
+
+
+def test_a_session_is_opened_anew_when_a_node_is_found_twice_and_is_not_seen(world):
+    node, fabric = stuck_node(world)
+    (other,) = world.start("other")
+    overlooked = Overlooked(peer_of("overlooked").ref)
+    fabric.hear(overlooked)
+    world.run(10.0)
+    assert fabric.opened_count == 1
+    fabric.hear(overlooked)
+    world.run(3 * LOOK_S)
+    assert (fabric.opened_count, node.metrics()["reopened"]) == (2, 1)
+    assert node.told_members()[-1] == PeerUp(other.me)
+
+
+def test_a_node_that_is_seen_since_it_was_overlooked_opens_no_session_anew(world):
+    _, fabric = stuck_node(world)
+    late = peer_of("late")
+    for _ in range(SPLIT_LOOKS):
+        fabric.hear(Overlooked(late.ref))
+        fabric.hear(PeerUp(late))
+        fabric.hear(Overlooked(late.ref))
+        world.run(LOOK_S)
+        fabric.hear(PeerDown(late.ref, "lost"))
+        world.run(LOOK_S)
+    assert fabric.opened_count == 1
 
 
 class Overheard:

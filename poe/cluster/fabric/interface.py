@@ -50,7 +50,13 @@ class Refused(NamedTuple):
     why: PoeError
 
 
-FabricEvent = PeerUp | PeerDown | Asked | Published | Refused
+class Overlooked(NamedTuple):
+    """A peer was there when it was sought, and this node's own session does not see it."""
+
+    ref: NodeRef
+
+
+FabricEvent = PeerUp | PeerDown | Asked | Published | Refused | Overlooked
 
 
 class Fabric(Protocol):
@@ -94,7 +100,10 @@ class Fabric(Protocol):
         ...
 
     def seek(self, locators: Sequence[str]) -> None:
-        """Try to find nodes that were there once, where nobody else may tell of them any more."""
+        """Try to find nodes that were there once, where nobody else may tell of them any more.
+
+        Who is found, and not seen all the same, is told as `Overlooked`.
+        """
         ...
 
     def metrics(self) -> dict[str, int]:

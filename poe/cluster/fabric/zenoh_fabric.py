@@ -24,13 +24,14 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from poe.cluster.fabric.deadlines import Deadlines
 from poe.cluster.fabric.interface import (
     PAYLOAD_MAX_BYTES,
     Asked,
     FabricEvent,
+    Overlooked,
     PeerDown,
     PeerUp,
     Published,
@@ -92,6 +93,29 @@ class _Way(NamedTuple):
     lane: Lane
     under_way: dict[int, int]
     """The size in bytes of each ask without answer."""
+
+
+class _Told(NamedTuple):
+    """What the key of a token says: who is there."""
+
+    cluster: str
+    host: str
+    token: Token
+
+    @classmethod
+    def by(cls, key: str) -> Self:
+        """Read a key.
+
+        Raises:
+            RemoteProtocolError: it says nothing that this node understands.
+        """
+        _, cluster, _, host, text = key.split("/")
+        return cls(cluster, host, decode_token(text))
+
+    @property
+    def name(self) -> tuple[bytes, bytes]:
+        """Return the id and the incarnation."""
+        return self.token.peer.ref.id, self.token.peer.incarnation
 
 
 class _Question(NamedTuple):
@@ -228,7 +252,8 @@ class ZenohFabric:
         """Introduce nodes to this one as a seed does; see `Fabric.seek`.
 
         Zenoh connects again to seeds alone, which may be gone. A session besides that is connected
-        to both sides for a moment has them hear of each other.
+        to both sides for a moment has them hear of each other. Whom that one sees, and this node's
+        own does not see afterwards either, is told as `Overlooked`.
         """
         if self._session is None or _forked or self._seeking.locked():
             return
@@ -238,11 +263,24 @@ class ZenohFabric:
         thread.start()
 
     def _introduce(self, locators: Sequence[str]) -> None:
+        seen: list[str] = []
         with self._seeking, contextlib.suppress(zenoh.ZError):
             settings = json_of(self._options, introduced=locators)
             session = zenoh.open(zenoh.Config.from_json5(settings))
+            session.liveliness().declare_subscriber(
+                key_of_token(), lambda sample: seen.append(str(sample.key_expr)), history=True
+            )
             self._closed.wait(_SEEK_S)
             session.close()  # type: ignore[no-untyped-call]  # as in `close`
+            self._closed.wait(_SEEK_S)  # until then who has just heard of this node is connected
+            for key in set(seen):
+                with contextlib.suppress(RemoteProtocolError):
+                    self._look_whether_seen(_Told.by(key))
+
+    def _look_whether_seen(self, found: _Told) -> None:
+        is_me = found.name == (self._me.ref.id, self._me.incarnation)
+        if not is_me and found.name not in self._ways and self._objection(found) is None:
+            self._hear(Overlooked(found.token.peer.ref))
 
     def metrics(self) -> dict[str, int]:
         """Return counts since it was made, and how much is under way."""
@@ -334,27 +372,22 @@ class ZenohFabric:
             self._counts["malformed"] += 1
 
     def _take_token(self, sample: "zenoh.Sample") -> None:
-        _, cluster, _, host, text = str(sample.key_expr).split("/")
+        key = str(sample.key_expr)
         try:
-            token = decode_token(text)
+            told = _Told.by(key)
         except RemoteProtocolError as error:
-            self._refuse("unknown", error, text)
+            self._refuse("unknown", error, key)
             return
-        peer = token.peer
-        name = peer.ref.id, peer.incarnation
+        peer, name = told.token.peer, told.name
         if name == (self._me.ref.id, self._me.incarnation):
             return
         if sample.kind != zenoh.SampleKind.PUT:
-            if self._is_of(peer.ref.id, host):
+            if self._is_of(peer.ref.id, told.host):
                 self._lose(name)
-        elif cluster != self._cluster:
-            self._refuse(peer.name, ForeignCluster(self._cluster, cluster), *name)
-        elif not _is_compatible(token):
-            older = IncompatibleProtocol(PROTOCOL, PROTOCOL_MIN, peer.protocol)
-            self._refuse(peer.name, older, *name)
-        elif not self._is_of(peer.ref.id, host):
-            why = FabricFailed(f"it shows the certificate of {host!r}, and not that of its host")
-            self._refuse(peer.name, why, *name, host)
+            return
+        objection = self._objection(told)
+        if objection is not None:
+            self._refuse(peer.name, objection, *name, told.host, type(objection))
         elif name in self._ways:
             return
         elif len(self._ways) >= PEERS_MAX:
@@ -362,8 +395,19 @@ class ZenohFabric:
             self._refuse(peer.name, why, PEERS_MAX)
         else:
             lane = Lane(f"poe-to-{peer.name[:32]}")
-            self._ways[name] = _Way(peer, self._key_of(host, *name), lane, {})
+            self._ways[name] = _Way(peer, self._key_of(told.host, *name), lane, {})
             self._hear(PeerUp(peer))
+
+    def _objection(self, told: _Told) -> PoeError | None:
+        """Return why a node that says that it is there is no peer of this one."""
+        token, host = told.token, told.host
+        if told.cluster != self._cluster:
+            return ForeignCluster(self._cluster, told.cluster)
+        if token.peer.protocol < PROTOCOL_MIN or token.protocol_min > PROTOCOL:
+            return IncompatibleProtocol(PROTOCOL, PROTOCOL_MIN, token.peer.protocol)
+        if not self._is_of(token.peer.ref.id, host):
+            return FabricFailed(f"it shows the certificate of {host!r}, and not that of its host")
+        return None
 
     def _asked_of(self, question: _Question) -> bytes:
         """Return the id of the node that is to answer."""
@@ -411,10 +455,6 @@ class ZenohFabric:
 
 def _name_of(node_id: bytes, incarnation: bytes) -> str:
     return f"{node_id.hex()}.{incarnation.hex()}"
-
-
-def _is_compatible(token: Token) -> bool:
-    return token.protocol_min <= PROTOCOL and token.peer.protocol >= PROTOCOL_MIN
 
 
 def _call(call: Callable[[], object]) -> None:

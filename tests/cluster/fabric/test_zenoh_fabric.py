@@ -5,6 +5,7 @@ import pytest
 from poe.cluster.fabric.interface import (
     PAYLOAD_MAX_BYTES,
     Asked,
+    Overlooked,
     PeerDown,
     PeerUp,
     Published,
@@ -13,6 +14,7 @@ from poe.cluster.fabric.interface import (
 from poe.cluster.identity import PROTOCOL, NodeRef
 from poe.errors import FabricFailed, ForeignCluster, IncompatibleProtocol
 from tests.cluster.fabric.listener import Listener
+from tests.waiting import wait_until
 
 pytest.importorskip("zenoh")
 
@@ -143,6 +145,27 @@ def test_a_port_that_is_in_use_is_named(cluster):
 
 
 @pytest.mark.slow
+def overlooked_by(node: Listener) -> list[NodeRef]:
+    """Whom a node has told of, once it has sought another one."""
+    wait_until(lambda: "poe-fabric-seek" not in [each.name for each in threading.enumerate()], 30)
+    return [event.ref for event in node.events if isinstance(event, Overlooked)]
+
+
+def test_who_is_found_by_seeking_and_is_not_seen_all_the_same_is_told(cluster):
+    """A peer connects to no router that it is introduced to: that stands for half a connection."""
+    peer, router = cluster.start(seeds=()), cluster.start(seeds=(), cluster_mode="router")
+    cluster.start("another")
+    peer.fabric.seek([router.options.locator])
+    assert overlooked_by(peer) == [router.me.ref]
+
+
+def test_who_is_sought_and_seen_then_is_not_told_as_overlooked(cluster):
+    one, other = cluster.start(seeds=()), cluster.start(seeds=())
+    one.fabric.seek([other.options.locator])
+    one.wait_for_all([other.me.ref])
+    assert overlooked_by(one) == []
+
+
 def test_peers_that_come_and_go_leave_nothing_behind(cluster):
     first, second = cluster.start_all(2)
     threads = threading.active_count()
