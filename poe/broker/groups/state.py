@@ -312,9 +312,15 @@ class GroupState:
         return self._progress.floor(unit)
 
     def describe(self) -> dict[str, Any]:
-        """Return what is to be told of the group, as msgpack can hold it; times, not ages."""
+        """Return what is to be told of the group, as msgpack can hold it; times, not ages.
+
+        Its id is told to nobody: who puts under it would pass for the group, and have its dead
+        letters refused.
+        """
+        defined = self.definition.as_map()
+        del defined["id"]
         return {
-            **self.definition.as_map(),
+            **defined,
             "generation": self.generation,
             **self._progress.describe(),
             **({"state": "paused"} if self.is_paused else {}),

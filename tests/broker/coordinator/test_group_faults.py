@@ -233,13 +233,25 @@ def test_a_group_that_was_deleted_and_made_anew_at_once_begins_from_nothing(sim)
 
 
 def test_what_comes_of_a_group_that_was_deleted_hurts_no_new_one_of_its_name(sim):
-    old_id = join(sim) and sim.node.control("group", group="billing")["id"]
+    join(sim)
+    old_id = next(
+        group_id
+        for _, entry in read_by_next(sim.node, GROUPS_TOPIC)
+        for _, name, group_id, *_ in [msgpack.unpackb(entry)]
+        if name == "billing"
+    )
     sim.node.control("group_delete", group="billing", force=True)
     commit(sim, join(sim), orders=5)
     put_entry(sim, [int(Kind.CHANGES), "billing", old_id, 0, msgpack.packb([])])
     sim.stop()
     sim.start()
     assert position(sim) == 5
+
+
+def test_nobody_is_told_under_which_id_a_group_puts_its_dead_letters(sim):
+    made = sim.node.control("group_create", group="workers", mode="shared", topics=["jobs"])
+    assert "id" not in made
+    assert "id" not in sim.node.control("group", group="workers")
 
 
 def test_where_nobody_knows_whether_a_change_is_written_the_log_is_asked(sim, quiet, monkeypatch):
