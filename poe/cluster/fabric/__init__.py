@@ -1,4 +1,4 @@
 """The network between the nodes of a cluster: what carries bytes, and who is there.
 
-Higher rooms say what the bytes mean. Only `zenoh_fabric` knows zenoh.
+Higher rooms say what the bytes mean. Only `zenoh_session` knows zenoh.
 """

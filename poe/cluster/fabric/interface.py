@@ -78,7 +78,7 @@ class Fabric(Protocol):
     def close(self) -> None:
         """Leave; peers learn of it at once. Twice is harmless, and nothing is heard after it.
 
-        Asks that are under way are answered with None.
+        Asks that are under way are answered with None. Peers may be told as down meanwhile.
         """
         ...
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from tests.ports import free_port
 zenoh = pytest.importorskip("zenoh")
 
 ROOT = Path(__file__).parents[3]
-MODULE = ROOT / "poe" / "cluster" / "fabric" / "zenoh_fabric.py"
+MODULE = ROOT / "poe" / "cluster" / "fabric" / "zenoh_session.py"
 
 
 def run(code: str, timeout_s: float = 60.0) -> str:
@@ -89,6 +90,55 @@ def test_a_callback_returns_while_the_owner_is_busy(cluster):
         second.fabric.publish(b"news")
         assert second.ask(second.me.ref, b"hello") == b"HELLO"
     first.wait_for(lambda: any(getattr(event, "payload", b"") == b"news" for event in first.events))
+
+
+# ---- what zenoh calls late, while a session is closed --------------------------------------------
+
+
+class Late:
+    """A session that tells of tokens once more while it is closed, as zenoh's threads may."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._late: list[Callable[[], object]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def liveliness(self) -> Any:
+        return self
+
+    def declare_token(self, key: str) -> Any:
+        return self._session.liveliness().declare_token(key)
+
+    def declare_subscriber(self, key: str, take: Callable[[Any], object], **how: Any) -> Any:
+        if not how:
+            return self._session.declare_subscriber(key, take)
+
+        def note(sample: Any) -> None:
+            self._late.append(lambda: take(sample))
+            take(sample)
+
+        return self._session.liveliness().declare_subscriber(key, note, **how)
+
+    def close(self) -> None:
+        for call in self._late:
+            call()
+        self._session.close()
+
+
+def test_who_is_told_of_while_a_session_is_closed_is_seen_by_the_next_one(cluster, monkeypatch):
+    """Where sessions shared what they know, the next one took it for a peer that it has told of."""
+    first = cluster.start()
+    really_open = zenoh.open
+    monkeypatch.setattr(zenoh, "open", lambda config: Late(really_open(config)))
+    second = cluster.start()
+    second.wait_for(lambda: second.is_up(first.me.ref))
+    second.fabric.close()
+    second.events.clear()
+    second.fabric.open(second.me, second.hear)
+    second.wait_for(lambda: second.is_up(first.me.ref))
+    assert second.ask(first.me.ref, b"hello") == b"HELLO"
 
 
 # ---- a session that is left open keeps the process from its end ----------------------------------
