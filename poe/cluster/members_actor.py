@@ -47,6 +47,7 @@ from poe.cluster.node_file import read_node_file, write_node_file
 from poe.cluster.node_frames import encode_members
 from poe.cluster.shelf import Shelf
 from poe.errors import CorruptIdentity, ForeignCluster, PoeError, StorageError
+from poe.security.expiry import ExpiryWarning
 from poe.storage import Clock, Files
 
 logger = logging.getLogger("poe.cluster")
@@ -63,6 +64,7 @@ _US: Final = 1_000_000
 _LEVELS: Final = {
     "node_fenced": logging.ERROR,
     "members_not_saved": logging.ERROR,
+    "certificate": logging.WARNING,
     "node_kept_out": logging.WARNING,
     "refused": logging.WARNING,
     "alone": logging.WARNING,
@@ -82,6 +84,8 @@ class MembersParts:
     clock: Clock
     shelf: Shelf
     seeds: Sequence[str]
+    certificate_expires_s: float | None = None
+    """When the node's own certificate does, in seconds since the epoch; None without one."""
 
 
 def read_members(files: Files, cluster: str) -> list[Member]:
@@ -115,6 +119,8 @@ class MembersActor(GenServer):
         self._members = Membership(parts.me, read_members(parts.files, parts.cluster))
         self._alarm = AlarmClock(self, _TICK)
         self._is_alone = False
+        self._expiry = ExpiryWarning()
+        self._look_at_certificate()
         self._members.join()
         self._settle()
         self.send_after(_GOSSIP_S, _GOSSIP)
@@ -172,6 +178,7 @@ class MembersActor(GenServer):
         """Tell a node now and then all that is known here; let in who was kept out."""
         if message is _GOSSIP:
             self.send_after(_GOSSIP_S, _GOSSIP)
+            self._look_at_certificate()
             live = sorted(peer.ref for peer in self._members.live.values())
             self._look_whether_alone(is_alone=not live)
             if live:
@@ -198,6 +205,14 @@ class MembersActor(GenServer):
             )
             self._tell("alone", why)
         self._is_alone = is_alone
+
+    def _look_at_certificate(self) -> None:
+        """Tell some days before it that the other nodes will let this one go."""
+        expires_s, now_s = self._parts.certificate_expires_s, self._parts.clock.now_us() / _US
+        if expires_s is not None:
+            told = self._expiry.sentence("cluster_certificate", expires_s, now_s)
+            if told is not None:
+                self._tell("certificate", f"{told}, and start this node anew")
 
     # ---- what follows ---------------------------------------------------------------------------
 

@@ -26,6 +26,8 @@ from poe.cluster.options import ClusterOptions
 from poe.cluster.queue_actor import QueueActor
 from poe.cluster.queues import QUEUE_SUP, Queues, QueuesParts
 from poe.cluster.shelf import Shelf
+from poe.errors import SecurityFileError
+from poe.security.server_tls import ServerTls
 from poe.storage import Clock, Files, RealFiles
 from poe.supervision import (
     ChildSpec,
@@ -39,7 +41,8 @@ from poe.supervision import (
 CLUSTER_SUP = "cluster_sup"
 
 # Other nodes may misbehave as often as clients do.
-logging.getLogger("poe.cluster").addFilter(LogLimit())
+logger = logging.getLogger("poe.cluster")
+logger.addFilter(LogLimit())
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,9 @@ def cluster_spec(parts: ClusterParts, fabric: Sequence[ChildSpec]) -> ChildSpec:
     """Return the spec of the supervisor; `fabric` are those of the network."""
     shelf = Shelf()
     options, me, files, clock = parts.options, parts.me, parts.files, parts.clock
-    members = MembersParts(options.cluster or "", me, files, clock, shelf, options.seeds)
+    members = MembersParts(
+        options.cluster or "", me, files, clock, shelf, options.seeds, _expires_s(options)
+    )
     queues = QueuesParts(options, me, parts.routes, files, clock, shelf)
     template = ChildSpec(id="queue", actor=QueueActor, restart=Restart.TEMPORARY)
     children = [
@@ -96,3 +101,18 @@ def cluster_spec(parts: ClusterParts, fabric: Sequence[ChildSpec]) -> ChildSpec:
     ]
     flags = SupervisorFlags(strategy=Strategy.ONE_FOR_ALL, intensity=5, period_s=10)
     return supervisor_spec(CLUSTER_SUP, flags, children)
+
+
+def _expires_s(options: ClusterOptions) -> float | None:
+    """Return when the node's certificate expires, which zenoh reads as it opens its session.
+
+    None without one, and where something is wrong with it.
+    """
+    if options.cluster_certificate is None:
+        return None
+    try:
+        tls = ServerTls(certificate=options.cluster_certificate, key=options.cluster_key)
+        return tls.build().expires_s
+    except SecurityFileError as error:
+        logger.warning("cluster_certificate: %s", error)
+        return None

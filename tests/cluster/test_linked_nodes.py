@@ -1,6 +1,7 @@
 """Real nodes whose fabric is a few actors: membership, queues, groups, and what survives what."""
 
 import contextlib
+import datetime as dt
 import os
 import shutil
 import time
@@ -30,6 +31,7 @@ from poe.errors import (
     UnknownQueue,
 )
 from tests.cluster.linked_nodes import LinkedNode
+from tests.tls import Certificates
 from tests.waiting import wait_until
 
 
@@ -190,6 +192,33 @@ def test_a_node_that_sees_no_other_says_so_once(cluster, monkeypatch):
     wait_until(told, 5)
     [[_, _, why]] = told()
     assert "127.0.0.1:9" in why
+
+
+def test_a_node_says_in_time_that_its_certificate_expires(cluster, tmp_path, caplog):
+    certificates = Certificates.make(tmp_path)
+    now, day = dt.datetime.now(dt.UTC), dt.timedelta(days=1)
+    certificates.issue("new", "localhost", not_after=now + 90 * day)
+    certificates.issue("old", "localhost", not_after=now + 5.5 * day)
+    certificates.issue("dead", "localhost", not_before=now - 2 * day, not_after=now - day)
+    files = {
+        name: {
+            "cluster_certificate": certificates.file(f"{name}.pem"),
+            "cluster_key": certificates.file(f"{name}.key"),
+            "cluster_ca": certificates.file("ca.pem"),
+        }
+        for name in ("new", "old", "dead")
+    }
+
+    def told(name):
+        (node,) = cluster(name, **files[name])
+        return [why for _, what, why in node.control("cluster")["events"] if what == "certificate"]
+
+    assert told("new") == []
+    assert told("old") == [
+        "cluster_certificate expires in 5.5 days; renew it, and start this node anew"
+    ]
+    assert told("dead") == []
+    assert "no client would accept it: certificate has expired" in caplog.text
 
 
 def test_a_queue_that_is_known_nowhere_is_told_so(cluster):
