@@ -12,6 +12,8 @@ class InstallTopic:
     """Have a replicated topic be as its nodes have agreed; answer its description."""
 
     description: TopicDescription
+    is_dry: bool = False
+    """Whether it is only to be refused where it could not be so: nodes have yet to agree."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -253,8 +253,8 @@ class TopicRegistry(GenServer):
                     answer = await self._trim(topic, pointer)
                 case Delete(topic):
                     await self._delete(topic)
-                case InstallTopic(description):
-                    answer = await self._install(description)
+                case InstallTopic(description, is_dry):
+                    answer = await self._install(description, is_dry=is_dry)
                 case _ if isinstance(request, CopyRequest):
                     answer = await self._copies.serve(request)
                 case _:
@@ -433,9 +433,12 @@ class TopicRegistry(GenServer):
             self._routes.drop(topic, failed)  # nothing of it was ever durable
             self._servers.delete_segment(topic, await self._servers.end(failed))
 
-    async def _install(self, description: TopicDescription) -> TopicDescription:
+    async def _install(self, description: TopicDescription, *, is_dry: bool) -> TopicDescription:
         """Have a replicated topic be as its nodes have agreed."""
         self._settings.appendix_with(description.properties)
+        if is_dry:
+            self._store.properties.check_agreed(description)
+            return description
         installed = self._store.properties.install(description)
         await self._configure_all(installed)
         return installed

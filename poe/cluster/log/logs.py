@@ -352,7 +352,6 @@ class Logs(GenServer):
             raise TooFewNodes(properties.replicas, live)
         if not state.leader:
             raise NoQuorum("the topics of the cluster")  # noqa: TRY003 - what it is about
-        await self._check_free(topic, state)
         own = properties.as_map()
         own["count_limit"] = properties.count_limit or self._parts.count_limit
         own["size_limit"] = properties.size_limit or self._parts.size_limit
@@ -363,7 +362,11 @@ class Logs(GenServer):
             if known is not None:
                 created_us = max(created_us, known.description.created_us + 1)
             record = LogRecord.new(topic, created_us, agreed)
-            self._unsure.setdefault(key, []).append(record)
+        await self._check_here(record)
+        await self._check_elsewhere({topic, *record.streams()}, state)
+        tried = self._unsure.setdefault(key, [])
+        if record not in tried:
+            tried.append(record)
         for stream in record.streams().values():
             replicas, bytes_max = agreed.replicas, self._parts.bytes_max
             await self._ask(partial(self._engine.make_stream, stream, replicas, bytes_max))
@@ -375,20 +378,28 @@ class Logs(GenServer):
         unsure = self._unsure.get(key, ())
         return next((each for each in unsure if each.description.properties == properties), None)
 
-    async def _check_free(self, topic: bytes, state: EngineState) -> None:
-        """Have no copy refused by a node, since it has a topic of its own by that name.
+    async def _check_here(self, record: LogRecord) -> None:
+        """Have nothing agreed on that this node could not have, nor any other one."""
+        await self.call(REGISTRY, InstallTopic(record.description, is_dry=True), timeout_s=None)
+
+    async def _check_elsewhere(self, names: Iterable[bytes], state: EngineState) -> None:
+        """Have no copy refused by a node, since it has a topic of its own by one of the names.
 
         Raises:
             TopicExists: one that is reached has.
         """
-        payload = encode_question(HasTopic(topic.hex()))
         for name, is_there in sorted(state.peers.items()):
-            if not is_there or name == self._parts.me:
-                continue
-            answer = await self._ask_node(name, payload)
+            if is_there and name != self._parts.me:
+                await self._check_free_at(name, names)
+
+    async def _check_free_at(self, node: str, names: Iterable[bytes]) -> None:
+        for topic in sorted(names):
+            answer = await self._ask_node(node, encode_question(HasTopic(topic.hex())))
+            if answer is None:
+                return
             with contextlib.suppress(RemoteProtocolError):  # an older one does not know
-                if answer is not None and decode_known(answer):
-                    raise TopicExists(topic, name)
+                if decode_known(answer):
+                    raise TopicExists(topic, node)
 
     async def _alter(self, topic: bytes, changes: Any) -> TopicDescription:  # noqa: ANN401
         known = self._known(topic)
@@ -397,6 +408,9 @@ class Logs(GenServer):
             return altered
         record = LogRecord(altered)
         new = record.streams().keys() - known.streams().keys()
+        await self._check_here(record)
+        if new:
+            await self._check_elsewhere(new, await self._ask(partial(self._engine.state, LOOK_S)))
         for part, stream in record.streams().items():
             if part in new:
                 replicas, bytes_max = altered.properties.replicas, self._parts.bytes_max

@@ -175,21 +175,27 @@ class TopicDescriptions:
         """Have a replicated topic be as its nodes have agreed on; again, it is as it was.
 
         Raises:
+            TopicExists, InvalidTopicName: as `check_agreed`.
+            StorageFull, WriteFailed: it cannot be noted.
+        """
+        self.check_agreed(wanted)
+        return wanted if self.find(wanted.name) == wanted else self._note(wanted)
+
+    def check_agreed(self, wanted: TopicDescription) -> None:
+        """Refuse what nodes may agree on, or have agreed on, and cannot be here.
+
+        Raises:
             TopicExists: there is another topic of that name, or one that would be a partition.
-            InvalidTopicName, StorageFull, WriteFailed: as `create`.
+            InvalidTopicName: its partitions cannot be folders.
         """
         known = self.find(wanted.name)
-        if known == wanted:
-            return known
-        if known is not None and known.id != wanted.id:
+        is_other = known is not None and known.id != wanted.id
+        if is_other or (known is None and self._is_there(wanted.name)):
             raise TopicExists(wanted.name)
         there = () if known is None else known.partition_topics()
-        if known is None and self._is_there(wanted.name):
-            raise TopicExists(wanted.name)
         parts = wanted.partition_topics()[len(there) :]
         if parts:
             self._check_free(wanted.name, parts)
-        return self._note(wanted)
 
     def delete(self, topic: bytes) -> None:
         """Forget what a topic has, once its messages are gone.

@@ -3,6 +3,7 @@
 import pytest
 
 from poe.errors import (
+    InvalidTopicName,
     NoLogEngine,
     NoQuorum,
     OptionError,
@@ -159,6 +160,29 @@ def test_a_name_that_another_node_has_for_a_topic_of_its_own_is_refused(three):
         three["a"].create_topic("t", replicas=3)
     three["b"].control("delete", topic=b"t")
     three["a"].create_topic("t", replicas=3)
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_name_that_a_node_has_for_a_topic_of_its_own_is_refused_for_a_partition(three, name):
+    three.put_own(name, "t-1", b"mine")
+    with pytest.raises(TopicExists, match="topic 't-1' exists already"):
+        three["a"].create_topic("t", replicas=3, partitions=3)
+    assert three.log.catalog.keys() == {"node-a", "node-b", "node-c"}
+    three["a"].create_topic("t", replicas=3)
+    with pytest.raises(TopicExists, match="topic 't-1' exists already"):
+        three["a"].alter_topic("t", partitions=3)
+    three[name].control("delete", topic=b"t-1")
+    three["a"].alter_topic("t", partitions=3)
+    three.wait_all(lambda each: three.state(each, b"t-1") == "following")
+
+
+@pytest.mark.parametrize(("there", "name"), [("t-1", "t"), ("other", "n" * 199)])
+def test_nodes_agree_on_nothing_that_none_of_them_could_have(three, there, name):
+    three["a"].create_topic(there, replicas=3)
+    before = set(three.log.catalog), set(three.streams)
+    with pytest.raises((TopicExists, InvalidTopicName)):
+        three["b"].create_topic(name, replicas=3, partitions=3)
+    assert (set(three.log.catalog), set(three.streams)) == before
 
 
 def test_a_node_that_was_away_and_has_another_topic_of_that_name_keeps_it_and_says_so(tmp_path):
