@@ -71,7 +71,6 @@ from poe.errors import (
     NoQuorum,
     PoeError,
     RemoteProtocolError,
-    StorageError,
     TooFewNodes,
     TopicExists,
     UnknownNode,
@@ -160,8 +159,7 @@ class Logs(GenServer):
     """Knows all replicated topics; registered as `LOGS`.
 
     Always: each partition of a topic that the catalog has, and that could be installed here, has a
-    replica, or one that is about to be started; what the disk did not let be installed is about to
-    be tried again.
+    replica, or one that is about to be started; what could not is about to be tried again.
     """
 
     async def init(self, parts: LogParts) -> None:
@@ -544,10 +542,10 @@ class Logs(GenServer):
         except PoeError as error:
             if str(error) != str(self._refused.get(topic)):
                 logger.error("topic %s has no copy here: %s", topic_text(topic), error)
+            # Until it passes, as what holds its name is deleted, no put makes another one of it.
             self._refused[topic] = error
-            if isinstance(error, StorageError | ActorDead):  # which passes
-                self._parts.routes.unnoted |= record.streams().keys()
-                self._delays.begin(record.key, self._parts.restarts)
+            self._parts.routes.unnoted |= record.streams().keys()
+            self._delays.begin(record.key, self._parts.restarts)
             return
         self._refused.pop(topic, None)
         self._parts.routes.unnoted -= record.streams().keys()

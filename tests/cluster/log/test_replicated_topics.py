@@ -1,5 +1,7 @@
 """Topics that nodes agree on: made, put onto, read, trimmed and deleted at any of them."""
 
+from contextlib import suppress
+
 import pytest
 
 from poe.errors import (
@@ -196,6 +198,18 @@ def test_a_node_that_was_away_and_has_another_topic_of_that_name_keeps_it_and_sa
         assert nodes.values("b") == [b"mine"]
         wait_until(lambda: b"t" in nodes["c"].topics(), 10)
         assert nodes.values("c") == [b"all"]
+        # Once it is gone there, no put makes it anew, and the copy comes.
+        nodes["b"].control("delete", topic=b"t")
+        wait_until(lambda: put_or_refused(nodes["b"], b"next"), 10)
+        nodes.wait_same()
+        assert nodes.values("b") == [b"all", b"next"]
+        assert nodes.logs("b")["refused"] == {}
+
+
+def put_or_refused(node, message):
+    with suppress(NoQuorum):
+        return node.put("t", message) > 0
+    return False
 
 
 def test_altered_properties_hold_at_all_nodes(three):
