@@ -90,9 +90,9 @@ class PendingPuts:
         age_s = now_s - put.began_s
         if isinstance(told, Stored):
             put.place = told.place
-        if not put.is_doubtful and age_s >= REFUSE_AFTER_S:
+        if isinstance(told, NotStored) and not put.is_doubtful and age_s >= REFUSE_AFTER_S:
             del self._pending[number]
-            yield Answer(put.caller, NoQuorum(f"topic {self._topic}"))
+            yield Answer(put.caller, NoQuorum(f"topic {self._topic} ({told.why})"))
         elif age_s >= GIVE_UP_AFTER_S or put.place <= copy_place:
             yield self._unconfirmed(number, age_s)
         elif isinstance(told, Stored):

@@ -177,6 +177,7 @@ class _Told(NamedTuple):
 
 
 _UNLED: Final = NotStored(is_sure=True, why="nobody leads the stream")
+_STANDS_STILL: Final = NotStored(is_sure=True, why="the copy of this node stands still")
 
 
 class Replica(GenServer):
@@ -207,7 +208,9 @@ class Replica(GenServer):
         self._is_whole = False
         """Whether the copy goes exactly up to its place; not while it is fetched in part."""
         self._is_led = True
-        """Whether anything is published: what was never published is stored nowhere for sure."""
+        """Whether somebody leads the stream."""
+        self._missed_place = 0
+        """Of what has come, and the disk did not take; behind its place, it has since."""
         self._is_looking = False
         self._fetch_parts = FetchParts(
             parts.topic, parts.stream, parts.me, parts.engine, parts.door, parts.routes
@@ -365,8 +368,8 @@ class Replica(GenServer):
     def _carry_out(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Publish(number, _) if not self._is_led:
-                    self._slot.post(_Told(number, _UNLED))
+                case Publish(number, _) if (why_not := self._why_not_publish()) is not None:
+                    self._slot.post(_Told(number, why_not))
                 case Publish(number, payload):
                     stream = self._parts.stream
                     name = entry_name(self._parts.origin, stream, number)
@@ -378,6 +381,16 @@ class Replica(GenServer):
                         self._answer_put(part.caller, outcome, part.behind_count)
                 case Answer(Call() as caller, outcome):
                     self._answer_put(caller, outcome, 0)
+
+    def _why_not_publish(self) -> NotStored | None:
+        """Return why nothing is published now: what never was is stored nowhere for sure.
+
+        What this copy cannot store is not answered; and where none of all copies can, as when disks
+        of one size are full, the stream would forget what no node has.
+        """
+        if self._state is not State.FOLLOWING or self._place < self._missed_place:
+            return _STANDS_STILL
+        return None if self._is_led else _UNLED
 
     def _answer_put(self, caller: Call, outcome: int | PoeError, behind_count: int) -> None:
         if isinstance(outcome, PoeError):
@@ -603,6 +616,8 @@ class Replica(GenServer):
             await self._store(run)
             self._publish_gathered()
         except (StorageError, ActorDead) as error:
+            missed = (each.place for each in entries if each.place > self._place)
+            self._missed_place = next(missed, 0)
             self._stall(error)
 
     async def _store(self, run: list[tuple[Entry, PutEntry]]) -> None:

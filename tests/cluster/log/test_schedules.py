@@ -11,6 +11,7 @@ import pytest
 from poe.broker import control
 from poe.broker.requests.log_messages import LOGS, DescribeLogs
 from poe.cluster.log.peer_frames import DescribeCopy, decode_description, encode_question
+from poe.cluster.log.pending_puts import REFUSE_AFTER_S
 from poe.errors import (
     ActorDead,
     NoQuorum,
@@ -279,6 +280,28 @@ def test_a_topic_that_is_made_while_a_disk_fails_is_there_when_it_is_well_again(
     nodes.pass_time(10.0)
     assert isinstance(nodes.asked("c", lambda handler: handler.put(b"u", [b"y"])), int)
     assert nodes.nodes["c"].files("u") == nodes.nodes["a"].files("u") != {}
+
+
+@pytest.mark.parametrize("full", ["c", "abc"])
+def test_a_node_whose_copy_stands_still_takes_no_puts(full):
+    """They could not be answered; of all nodes together the stream would forget what none has."""
+    nodes = Nodes()
+    for name in full:
+        nodes.nodes[name].disk.failing.fail(0, errno.ENOSPC, is_for_ever=True)
+    nodes.put("a", b"x")
+    nodes.pass_time(2.0)
+    place = nodes.stream.last_place
+    told = [nodes.put(name, b"refused") for name in full]
+    nodes.pass_time(REFUSE_AFTER_S + 1.0)
+    assert [type(answer) for [answer] in told] == [NoQuorum] * len(full)
+    assert nodes.stream.last_place == place
+    for name in full:
+        nodes.nodes[name].disk.failing.heal()
+    nodes.pass_time(3.0)
+    assert isinstance(nodes.asked("c", partial(put, b"y")), int)
+    nodes.pass_time(3.0)
+    for name in "abc":
+        assert nodes.messages(name) == [b"x", b"y"]
 
 
 def with_one_that_makes_topics():
