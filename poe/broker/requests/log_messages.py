@@ -110,11 +110,10 @@ class MoveLog:
 class ForgetLogNode:
     """Take a node that will not come back out of the engine; other nodes get what it had.
 
-    Answers None.
+    Answers None; of one that the engine does not know, too, as where the servers are an operator's.
 
     Raises:
         NoQuorum: nobody agreed in time; it may be done later all the same.
-        LogEngineUnfit: the servers are an operator's own, who does it there.
     """
 
     node: str

@@ -245,7 +245,10 @@ class LogEngine(Protocol):
         ...
 
     def forget_node(self, node: str, told: Callable[[PoeError | None], None]) -> None:
-        """Take a node that will not come back out of the engine; its streams get another one."""
+        """Take a node that will not come back out of the engine; its streams get another one.
+
+        Told `UnknownNode` where it has none of that name, as servers that are somebody else's.
+        """
         ...
 
     def lead(self, stream: str, node: str, told: Callable[[PoeError | None], None]) -> None:

@@ -648,7 +648,7 @@ class Logs(GenServer):
             await self._ask(partial(self._engine.lead, stream, node))
 
     async def _forget(self, node: str) -> None:
-        with contextlib.suppress(UnknownNode):  # it never had an engine, or was forgotten before
+        with contextlib.suppress(UnknownNode):  # it had no server, or was forgotten before
             await self._ask(partial(self._engine.forget_node, node))
 
     async def _stream_state(self, stream: str) -> dict[str, Any]:

@@ -791,11 +791,12 @@ class NatsEngine:
             raise NoQuorum(stream) from None
 
     async def _forget(self, node: str) -> None:
-        self._there(_ENGINE)
         target = self._servers.target()
-        if target is None or target.system is None:
-            why = "its servers are your own"
-            raise LogEngineUnfit(why, f"use `nats server cluster peer-remove {node}` there")
+        if target is None:
+            raise NoQuorum(_ENGINE)
+        if target.system is None:
+            raise UnknownNode(node)  # no node is one of servers that are somebody else's
+        self._there(_ENGINE)
         async with self._system_link(target, target.system) as system:
             answer, tries = await self._remove(system, node)
         if error_code(answer) == NOT_A_MEMBER:
