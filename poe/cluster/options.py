@@ -82,9 +82,10 @@ class ClusterOptions:
     """Where the `nats-server` of other nodes listen, host:port each; by default those of `seeds`,
     each 1000 above the port that is given there."""
 
-    log_bytes_max: Annotated[int, Range(1 << 20, unit="bytes")] = 1 << 30
+    log_bytes_max: Annotated[int, Range(1 << 26, unit="bytes")] = 1 << 30
     """How much of a partition of a replicated topic the engine remembers, for nodes that were away;
-    one that was away for longer fetches the rest from another node."""
+    one that was away for longer fetches the rest from another node. Several of the largest puts
+    have to have room: one that it forgets before any node has it can be had from nobody."""
 
     log_credentials: Path | None = None
     """File with what the servers of `log_engine` want to see: user:password, a token, or a file of

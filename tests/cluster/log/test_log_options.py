@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from poe.cluster.log.engine import ENTRY_MAX_BYTES
 from poe.cluster.log.nats_target import Login, OutsideServers
 from poe.cluster.options import ClusterOptions
 from poe.config import Config
@@ -19,7 +20,7 @@ def load(**arguments):
     ("arguments", "key"),
     [
         ({"cluster": None, "log_engine": "nats"}, "cluster"),
-        ({"cluster": None, "log_bytes_max": 1 << 21}, "cluster"),
+        ({"cluster": None, "log_bytes_max": 1 << 27}, "cluster"),
         ({"log_engine": ""}, "log_engine"),
         ({"log_engine": "kafka"}, "log_engine"),
         ({"log_engine": "nats://h"}, "log_engine"),
@@ -39,7 +40,7 @@ def load(**arguments):
         ({"log_engine": "nats", "log_seeds": ["h"]}, "log_seeds"),
         ({"log_engine": "nats", "seeds": ["127.0.0.1:65000"]}, "log_seeds"),
         ({"log_engine": "nats", "log_seeds": ["10.255.0.1:5557"]}, "log_seeds"),
-        ({"log_bytes_max": 1 << 19}, "log_bytes_max"),
+        ({"log_bytes_max": 1 << 24}, "log_bytes_max"),
     ],
     ids=lambda value: "-".join(map(str, value.values()))[:40] if isinstance(value, dict) else None,
 )
@@ -47,6 +48,14 @@ def test_what_no_engine_can_be_is_refused_by_its_name(arguments, key):
     with pytest.raises(OptionError) as caught:
         load(**arguments)
     assert caught.value.key == key
+
+
+def test_the_engine_remembers_several_of_the_largest_puts():
+    """It forgets one that is larger than all that it remembers as it is stored: nobody gets it."""
+    with pytest.raises(OptionError, match="log_bytes_max") as caught:
+        load(log_engine="nats", log_bytes_max=4 * ENTRY_MAX_BYTES - 1)
+    assert caught.value.key == "log_bytes_max"
+    assert load(log_bytes_max=4 * ENTRY_MAX_BYTES).log_bytes_max == 4 * ENTRY_MAX_BYTES
 
 
 @pytest.mark.parametrize("engine", ["nats://ann:pen,cil@h:1", "tls://a:1,nats://ann:pen,cil@h:1"])
