@@ -246,7 +246,9 @@ class AppendixServer(GenServer):
             self._segment.lose("its files are not there any more")
             self._go_on_elsewhere("are gone")
             return self._sync.send_on(caller)
-        if isinstance(error, CorruptRecord) or (is_lost and self._is_copy):
+        # What another node has sent says nothing of what is here.
+        is_damaged = isinstance(error, CorruptRecord) and type(request) is not AppendRecords
+        if is_damaged or (is_lost and self._is_copy):
             logger.error("topic %r is damaged: %s", self._topic, error)
             if self._is_copy:
                 self.cast(REGISTRY, CopyDamaged(self._topic, str(error)))

@@ -32,7 +32,7 @@ from poe.cluster.log.peer_frames import (
     decode_records,
     encode_question,
 )
-from poe.errors import CopyNotFetched, PoeError, RemoteProtocolError, UnknownNode
+from poe.errors import CopyNotFetched, CorruptRecord, PoeError, RemoteProtocolError, UnknownNode
 from poe.record import ENTRY_BYTES
 from poe.storage import PLACE_UNKNOWN
 
@@ -81,11 +81,22 @@ class Fetching:
     async def fetch(self, least_place: int) -> int:
         """Have the copy be as another one that goes at least up to a place; return its place.
 
+        Where one is damaged, or its node does not answer, the next one is tried.
+
         Raises:
-            CopyNotFetched: no node that is reached has one.
+            CopyNotFetched, RemoteProtocolError: no node that is reached has given one.
             PoeError: something failed on the way; another try goes on from there.
         """
-        source = await self._find(least_place)
+        failed: PoeError | None = None
+        for source in await self._find(least_place):
+            try:
+                return await self._fetch_from(source)
+            except (CopyNotFetched, RemoteProtocolError) as error:
+                failed = error
+        assert failed is not None
+        raise failed
+
+    async def _fetch_from(self, source: Source) -> int:
         here = await self._begin(source.copy)
         for segment in source.copy.segments:
             if here is None or segment.timestamp >= here.timestamp:
@@ -147,8 +158,8 @@ class Fetching:
     def _ask(self, begin: Any) -> Call:  # noqa: ANN401 - as `LogEngine` tells
         return self._actor.call(self._parts.door, Ask(begin), timeout_s=None)
 
-    async def _find(self, least_place: int) -> Source:
-        """Choose the copy that goes furthest."""
+    async def _find(self, least_place: int) -> list[Source]:
+        """Return the copies that go far enough, the one that goes furthest first; one at least."""
         told = await self.describe_all()
         sources = [
             Source(node, copy)
@@ -158,7 +169,7 @@ class Fetching:
         if not sources:
             why = ", ".join(f"{node}: {_short(copy)}" for node, copy in told.items())
             raise CopyNotFetched(self._parts.topic, why or "there is no other node")
-        return max(sources, key=lambda each: each.copy.place)
+        return sorted(sources, key=lambda each: each.copy.place, reverse=True)
 
     async def _begin(self, there: CopyDescription) -> CopyWriter | None:
         """Keep what is here of the other copy, and say that it goes on from there."""
@@ -193,7 +204,11 @@ class Fetching:
             records = decode_records(await self.ask_node(source.node, question))
             if not records.entries:
                 raise CopyNotFetched(topic, f"node {source.node} has let go of it meanwhile")
-            pointer = await call(here.ref, AppendRecords(*records), timeout_s=None)
+            try:
+                pointer = await call(here.ref, AppendRecords(*records), timeout_s=None)
+            except CorruptRecord as error:
+                why = f"node {source.node} has sent records that are damaged"
+                raise CopyNotFetched(topic, why) from error
             got_count = len(records.entries) // ENTRY_BYTES
             count += got_count
         if count != segment.messages:

@@ -167,12 +167,30 @@ def test_a_copy_that_lost_its_files_while_it_slept_is_made_anew(tmp_path):
 
 
 def damage(three, name="c", at=0):
-    """Change a byte of a data file of a node that is stopped; return what names the segment."""
+    """Change a byte of a data file of a node; return what names the segment."""
     path = sorted((three.folder / name / "topics/t").glob("*_data"))[at]
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
+    with path.open("r+b") as file:
+        middle = path.stat().st_size // 2
+        file.seek(middle)
+        [byte] = file.read(1)
+        file.seek(middle)
+        file.write(bytes([byte ^ 1]))
     return int(path.name.partition("_")[0])
+
+
+def test_what_a_damaged_copy_does_not_give_is_fetched_from_another_one(three):
+    three["a"].create_topic("t", replicas=3, count_limit=100)
+    fill(three)
+    three.wait_same()
+    three.values("a")  # from then on it takes its data for sound
+    before = three.files("b")
+    damage(three, "a", at=1)
+    three.stop("c")
+    three.wipe("c")
+    [stream] = three.streams.values()
+    stream.forget_to(stream.last_place)
+    three.start("c")
+    wait_until(lambda: three.files("c") == before, 10)
 
 
 @pytest.mark.parametrize("at", [0, 1, -1])
