@@ -20,6 +20,7 @@ from poe.cluster.log.peer_frames import (
     CopySegment,
     DescribeCopy,
     HashCopy,
+    decode_description,
     decode_hash,
 )
 from poe.errors import PoeError
@@ -87,13 +88,28 @@ class Comparer(GenServer):
         here = await self.run_blocking(hash_file, path, size_bytes)
         try:
             there = decode_hash(await self._fetching.ask_node(node, question))
+            is_read = here.digest and there.digest
+            if not is_read and await self._is_gone(node, question):
+                return  # as above
         except PoeError as error:
             row["error"] = str(error)
             return
         row["segments"] += 1
         row["messages"] += min(own.messages, other.messages)
-        if here != there or not here.digest:
+        if here != there or not is_read:
             row["differing"].append(own.timestamp)
+
+    async def _is_gone(self, node: str, question: HashCopy) -> bool:
+        """Return whether this node or another one has not got by now what was to be compared."""
+        parts = self._parts
+        path = await find_file(self, parts.routes, parts.topic, self._folder, question)
+        if path is None:
+            return True
+        answer = await self._fetching.ask_node(node, DescribeCopy(parts.stream))
+        return not any(
+            each.timestamp == question.timestamp and each.size_bytes >= question.size_bytes
+            for each in decode_description(answer).segments
+        )
 
 
 async def find_file(

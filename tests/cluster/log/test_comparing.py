@@ -4,6 +4,8 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from tests.cluster.log.test_copies import fill
 from tests.waiting import wait_until
 
@@ -42,6 +44,30 @@ def test_puts_go_on_while_a_segment_is_read_to_be_compared(three):
     thread.join(20)
     assert [row["node"] for row in rows if row["differing"]] == ["c"]
     three.wait_same()
+
+
+@pytest.mark.parametrize("name", ["a", "c"])
+def test_what_is_trimmed_while_it_is_compared_does_not_differ(three, name):
+    three["a"].create_topic("t", replicas=3, count_limit=100)
+    pointers = fill(three)
+    three.wait_same()
+    topics = [three.folder / each / "topics" / "t" for each in "abc"]
+    data = min((three.folder / name / "topics" / "t").glob("*_data"))
+    data.unlink()
+    os.mkfifo(data)
+    rows: list[dict[str, object]] = []
+    thread = threading.Thread(target=lambda: rows.extend(three.verify("a")[b"t"]))
+    thread.start()
+    opened: list[int] = []
+    try:
+        wait_until(lambda: is_read(data, opened), 10)
+        three["b"].control("trim", topic=b"t", pointer=pointers[15])
+        wait_until(lambda: not any((topic / data.name).exists() for topic in topics), 10)
+    finally:
+        os.close(opened[0])
+    thread.join(20)
+    assert [(row["differing"], row.get("error")) for row in rows] == [([], None)] * 2
+    assert min(row["segments"] for row in rows) == len(three.files("b"))
 
 
 def is_read(path, opened):
