@@ -188,7 +188,7 @@ class Replica(GenServer):
 
     trap_exits = True
 
-    async def init(self, parts: ReplicaParts) -> None:
+    def init(self, parts: ReplicaParts) -> None:
         """Begin where the copy ends."""
         self._parts = parts
         self._slot = Mailslot(self)
@@ -219,7 +219,7 @@ class Replica(GenServer):
         self._hashing: dict[Work, Callable[[bytes], None]] = {}
         """What reads a file for another node, and how that is answered."""
         parts.slots[parts.stream] = self._slot
-        await self._begin()
+        self._slot.post(Alarm.RETRY)  # what is to be fetched may take long
 
     def describe_role(self) -> str:
         """Return which partition it is of, and how it is."""

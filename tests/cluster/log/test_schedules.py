@@ -147,10 +147,10 @@ def test_a_segment_that_was_removed_in_part_is_made_anew(nth):
     assert made.next(0) == (1000, b"new")
 
 
-def lose_receipts(node):
+def lose_receipts(node, topic="t"):
     """Have a node that has died lose the receipts of its copy."""
     inodes = node.disk.memory.inodes
-    for path in [each for each in inodes if each.endswith("_seq")]:
+    for path in [each for each in inodes if f"topics/{topic}/" in each and each.endswith("_seq")]:
         del inodes[path]
 
 
@@ -373,6 +373,31 @@ def test_a_put_that_was_refused_is_published_again_soon_whatever_else_is_waited_
 
 def describe(handler):
     return handler.actor.call(LOGS, DescribeLogs(has_streams=False), timeout_s=None)
+
+
+def test_a_copy_that_is_fetched_as_its_node_starts_holds_up_no_other_one():
+    nodes = Nodes()
+    arguments = {"topic": b"u", "properties": {"replicas": 3}}
+    nodes.asked("a", partial(control, op="topic_create", arguments=arguments))
+    for topic in (b"t", b"u"):
+        nodes.asked("a", lambda handler, topic=topic: handler.put(topic, [b"x"]))
+    nodes.pass_time(3.0)
+    node = nodes.nodes["c"]
+    node.die(node.disk.kill)
+    lose_receipts(node)
+    for stream in nodes.log.streams.values():
+        stream.forget_to(stream.last_place)
+    nodes.log.may = lambda lane: lane[1] != "peer"  # nobody answers
+    nodes.start(node)
+    nodes.pass_time(3.0)
+    told = nodes.asked("c", describe)["topics"]
+    assert {topic: each["state"] for topic, each in told.items()} == {
+        b"t": "fetching", b"u": "following",
+    }  # fmt: skip
+    assert isinstance(nodes.asked("c", lambda handler: handler.put(b"u", [b"y"])), int)
+    nodes.log.may = None
+    nodes.pass_time(20.0)
+    assert nodes.asked("c", describe)["topics"][b"t"]["state"] == "following"
 
 
 @pytest.mark.parametrize("steps", range(8, 32, 4))
