@@ -4,6 +4,9 @@ On behalf of the topic registry it does what the replica of a partition asks for
 the stream that the nodes agree on. Nothing here goes by this node's clock, limits or history.
 """
 
+from collections.abc import Iterable
+from itertools import pairwise
+
 from poe.actors import ActorRef, GenServer
 from poe.broker.appendix.message import Seal, Unseal
 from poe.broker.registry.appendix_servers import AppendixServers
@@ -22,7 +25,7 @@ from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.registry.topic_opening import TopicOpening
 from poe.broker.registry.topic_settings import Retention
 from poe.errors import NoLogEngine, NoQuorum, PoeError
-from poe.storage import POINTER_MAX, Store
+from poe.storage import POINTER_MAX, Segment, Store
 from poe.topic_name import topic_text
 
 
@@ -109,10 +112,11 @@ class TopicCopies:
 
     def _writer(self, topic: bytes) -> CopyWriter:
         writer = self._routes[topic].writer
-        count = sum(each.count for each in self._store.topics[topic])
+        segments = self._store.topics[topic]
+        count = sum(each.count for each in segments)
         segment = self._servers.owned[writer][1]
-        damage = next((each.damage[0] for each in self._store.topics[topic] if each.damage), "")
-        damage = segment.failure or damage
+        damage = next((each.damage[0] for each in segments if each.damage), "")
+        damage = segment.failure or damage or _hole(segments)
         if not damage and not segment.is_in_place():
             damage = "its data file was removed, renamed or replaced"
         last_pointer, timestamp, base = segment.last_pointer, segment.timestamp, segment.base
@@ -179,3 +183,13 @@ class TopicCopies:
             going += [newest.last_pointer] if is_old else []
         if going:
             self._registry.cast(replica, TrimDue(max(going)))
+
+
+def _hole(segments: Iterable[Segment]) -> str:
+    """Return what is missing between segments, of which the oldest alone are ever removed."""
+    for before, behind in pairwise(segments):
+        if before.base + before.count != behind.base:
+            return (
+                f"what lay between its segments {before.timestamp} and {behind.timestamp} is gone"
+            )
+    return ""

@@ -143,6 +143,30 @@ def test_a_copy_of_which_all_files_are_gone_is_made_anew(three):
     assert is_sound(three, "c")
 
 
+def lose_segment(three, at, name="c"):
+    """Have a node that is stopped lose the files of a segment of its copy; return what names it."""
+    folder = three.folder / name / "topics/t"
+    lost = sorted(folder.glob("*_data"))[at].name.partition("_")[0]
+    for path in folder.glob(f"{lost}_*"):
+        path.unlink()
+    return int(lost)
+
+
+@pytest.mark.parametrize("forgotten", [0, 50])
+@pytest.mark.parametrize("at", [1, -2])
+def test_a_copy_that_has_lost_a_segment_among_others_is_made_anew(three, at, forgotten):
+    three["a"].create_topic("t", replicas=3, count_limit=100)
+    fill(three)
+    three.wait_same()
+    three.stop("c")
+    lose_segment(three, at)
+    [stream] = three.streams.values()
+    stream.forget_to(forgotten)
+    three.start("c")
+    three.wait_same()
+    assert is_sound(three, "c")
+
+
 def are_open(folder):
     """Whether this process has a file below a folder open."""
     found = set()
