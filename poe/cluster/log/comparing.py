@@ -74,6 +74,7 @@ class Comparer(GenServer):
                 other = theirs.get(segment.timestamp)
                 if other is not None:
                     await self._compare(node, segment, other, row)
+            row["differing"] = sorted({*row["differing"], *missing_segments(own, copy)})
         return rows
 
     async def _compare(
@@ -110,6 +111,23 @@ class Comparer(GenServer):
             each.timestamp == question.timestamp and each.size_bytes >= question.size_bytes
             for each in decode_description(answer).segments
         )
+
+
+def missing_segments(own: CopyDescription, other: CopyDescription) -> set[int]:
+    """Return what names the segments that only one of two copies has, and both should have.
+
+    Of copies that go up to the same place these are all. Else one may have begun more of them, and
+    the other one may have had to let go of more.
+    """
+    here = {each.timestamp for each in own.segments}
+    there = {each.timestamp for each in other.segments}
+    alone = here ^ there
+    if own.place == other.place:
+        return alone
+    if not here or not there:
+        return set()
+    first, last = max(min(here), min(there)), min(max(here), max(there))
+    return {each for each in alone if first < each < last}
 
 
 async def find_file(

@@ -6,7 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.cluster.log.test_copies import fill
+from poe.cluster.log.comparing import missing_segments
+from poe.cluster.log.peer_frames import CopyDescription, CopySegment
+from tests.cluster.log.test_copies import fill, lose_segment
 from tests.waiting import wait_until
 
 
@@ -44,6 +46,37 @@ def test_puts_go_on_while_a_segment_is_read_to_be_compared(three):
     thread.join(20)
     assert [row["node"] for row in rows if row["differing"]] == ["c"]
     three.wait_same()
+
+
+@pytest.mark.parametrize("name", ["a", "c"])
+def test_a_segment_that_one_copy_has_lost_is_a_difference(three, name):
+    three["a"].create_topic("t", replicas=3, count_limit=100)
+    fill(three)
+    three.wait_same()
+    three.stop("c")
+    lost = lose_segment(three, 0)
+    three.start("c")
+    wait_until(lambda: three.state("c") == "following", 10)
+    differing = {row["node"]: row["differing"] for row in three.verify(name)[b"t"]}
+    expected = {"b": [], "c": [lost]} if name == "a" else {"a": [lost], "b": [lost]}
+    assert differing == expected
+
+
+def test_copies_of_which_one_is_behind_differ_only_where_both_should_have_a_segment():
+    def copy(place, *timestamps):
+        return CopyDescription(
+            place, tuple(CopySegment(each, 0, 1, 1, each) for each in timestamps), ()
+        )
+
+    assert missing_segments(copy(9, 1, 2, 3), copy(9, 2, 3)) == {1}
+    assert missing_segments(copy(9, 1, 2, 3, 4), copy(7, 2, 3)) == set()
+    assert missing_segments(copy(9, 1, 2, 3, 4), copy(7, 1, 3)) == {2}
+    assert (
+        missing_segments(copy(9, 1, 2), copy(0))
+        == missing_segments(copy(0), copy(9, 1, 2))
+        == set()
+    )
+    assert missing_segments(copy(9, 1, 2), copy(9)) == {1, 2}
 
 
 @pytest.mark.parametrize("name", ["a", "c"])
