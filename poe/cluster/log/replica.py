@@ -454,9 +454,11 @@ class Replica(GenServer):
     async def _make_anew(self, why: str) -> None:
         """Delete a copy that cannot be trusted, and make it anew from what others have.
 
-        Where nobody has it, what is here stays and can be read, and it is tried again.
+        Where nobody has it, what is here stays and can be read, and it is tried again. Meanwhile no
+        other node is to take it for what its own can be made of.
         """
         self._stop_following()
+        self._is_whole = False
         place = 0 if self._place == PLACE_UNKNOWN else self._place
         try:
             forgotten = await self._first_place() - 1

@@ -286,3 +286,25 @@ def test_damage_is_not_forgotten_while_no_other_node_is_reached(three):
     wait_until(lambda: three.state("c") == "stalled", 10)
     three.log.heal("c")
     three.wait_same()
+
+
+def test_of_two_copies_that_are_known_to_be_damaged_none_is_given_up_for_the_other(three):
+    damage_one(three)
+    damage(three, "b", at=1)
+    before = three.files("a")
+    three.start("c")
+    three.wait_all(lambda name: three.state(name) == "following")
+    for name in "bc":
+        three.log.cut(name)
+        with pytest.raises(CorruptRecord):
+            three.values(name)
+        wait_until(lambda name=name: three.state(name) == "stalled", 10)
+    three.stop("a")
+    kept = {name: three.files(name) for name in "bc"}
+    for name in "bc":
+        three.log.heal(name)
+    for name in "bc":  # each has tried again
+        wait_until(lambda name=name: "no other node" in three.logs(name)["topics"][b"t"]["why"], 10)
+    assert {name: three.files(name) for name in "bc"} == kept
+    three.start("a")
+    wait_until(lambda: three.files("b") == three.files("c") == before, 20)
