@@ -12,7 +12,7 @@ begins anew, after whatever has ended the last one, goes on exactly there.
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -465,7 +465,9 @@ class Replica(GenServer):
         except PoeError as error:
             self._stall(CopyNotFetched(self._parts.topic, f"{why}; {error}"))
             return
-        if forgotten and not await self._fetching.is_elsewhere(max(place, forgotten)):
+        with self._asking_others():
+            is_lost = forgotten and not await self._fetching.is_elsewhere(max(place, forgotten))
+        if is_lost:
             self._stall(CopyNotFetched(self._parts.topic, f"{why}; no other node has more of it"))
             return
         logger.error("the copy of topic %s is made anew: %s", topic_text(self._parts.topic), why)
@@ -509,9 +511,9 @@ class Replica(GenServer):
         events, topic = self._parts.routes.events, topic_text(self._parts.topic)
         logger.warning("the copy of topic %s is fetched from another node", topic)
         began_s = self.monotonic_s()
-        self._parts.slots.fetching.add(self._parts.stream)
         try:
-            self._place = await self._fetching.fetch(first_place - 1)
+            with self._asking_others():
+                self._place = await self._fetching.fetch(first_place - 1)
         except CopyNotFetched as error:
             if first_place <= 1:
                 await self._make_anew("no other node has more of it")
@@ -525,13 +527,21 @@ class Replica(GenServer):
         except PoeError as error:
             self._stall(error)
             return
-        finally:
-            self._parts.slots.fetching.discard(self._parts.stream)
         events.add(
             "copy_fetched", child=topic, ref=str(self.ref), away_s=self.monotonic_s() - began_s
         )
         await self._ensure(None)
         self._follow()
+
+    @contextlib.contextmanager
+    def _asking_others(self) -> Iterator[None]:
+        """Have other nodes be refused at once meanwhile: two that ask each other would wait."""
+        fetching, stream = self._parts.slots.fetching, self._parts.stream
+        fetching.add(stream)
+        try:
+            yield
+        finally:
+            fetching.discard(stream)
 
     async def _first_place(self) -> int:
         """Return from where on the stream remembers what there was; 1: all.
