@@ -3,6 +3,7 @@
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -88,7 +89,7 @@ def test_what_is_trimmed_while_it_is_compared_does_not_differ(three, name):
     data = min((three.folder / name / "topics" / "t").glob("*_data"))
     data.unlink()
     os.mkfifo(data)
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     thread = threading.Thread(target=lambda: rows.extend(three.verify("a")[b"t"]))
     thread.start()
     opened: list[int] = []

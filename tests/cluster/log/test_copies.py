@@ -298,7 +298,7 @@ def test_of_two_copies_that_are_known_to_be_damaged_none_is_given_up(three, capl
         three.log.cut(name)
         with pytest.raises(CorruptRecord):
             three.values(name)
-        wait_until(lambda name=name: three.state(name) == "stalled", 10)
+    wait_until(lambda: {three.state(name) for name in "bc"} == {"stalled"}, 10)
     three.stop("a")
     kept = {name: three.files(name) for name in "bc"}
     for name in "bc":
