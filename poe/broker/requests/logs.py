@@ -8,7 +8,10 @@ from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.log_messages import LOGS, DescribeLogs, TrimLog, VerifyLog
 from poe.broker.requests.request_handler import RequestHandler
-from poe.errors import NoLogEngine, UnknownTopic
+from poe.errors import ActorDead, CallTimeout, CopyIsBehind, NoLogEngine, UnknownTopic
+
+_BEGIN_S: Final = 5.0
+"""A replica that does not begin to compare within so long is at something else, as to fetch."""
 
 
 async def cluster_logs(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
@@ -41,13 +44,19 @@ async def cluster_verify(
         parts = replicated_partitions(handler, topic)
         if not parts:
             raise UnknownTopic(topic)
+    return {each: await _verify(handler, replicas[each]) for each in parts if each in replicas}
+
+
+async def _verify(handler: RequestHandler, replica: ActorRef) -> list[dict[str, Any]]:
+    """Compare one copy; one that cannot be told of now holds up no others."""
     call = handler.actor.call
-    told = {}
-    for each in parts:
-        if each in replicas:
-            comparer = await call(replicas[each], VerifyLog(), timeout_s=None)
-            told[each] = await call(comparer, VerifyLog(), timeout_s=None)
-    return told
+    try:
+        comparer = await call(replica, VerifyLog(), timeout_s=_BEGIN_S)
+        rows: list[dict[str, Any]] = await call(comparer, VerifyLog(), timeout_s=None)
+    except (ActorDead, CallTimeout, CopyIsBehind) as error:
+        row = {"node": "this node", "segments": 0, "messages": 0, "differing": []}
+        return [{**row, "error": str(error)}]
+    return rows
 
 
 async def trim_log(handler: RequestHandler, topic: bytes, pointer: int) -> int:
