@@ -731,9 +731,12 @@ class SimulatedEngine:
     @_one_at_a_time
     def forget_node(self, node: str, told: Callable[[PoeError | None], None]) -> None:
         """Take a node out."""
-        if node in self._log.names:
-            self._log.names.remove(node)
-        self._end(self._begin(told, NoQuorum("the engine")), None)
+
+        def forget() -> None:
+            if node in self._log.names:
+                self._log.names.remove(node)
+
+        self._ask("the engine", told, forget)
 
     # ---- other nodes ----------------------------------------------------------------------------
 

@@ -100,11 +100,11 @@ class LinkedFabric:
 class LinkedNode(Node):
     """A node with `cluster`."""
 
-    def __init__(self, links, folder, name, clock=None, **options):
+    def __init__(self, links, folder, name, clock=None, log_engine=None, **options):
         self.links = links
         self.fabric = LinkedFabric(links)
         given = {"dir": folder, "port": None, "cluster": "test", "node_name": name, **options}
-        super().__init__(given, fabric=self.fabric, clock=clock)
+        super().__init__(given, fabric=self.fabric, clock=clock, log_engine=log_engine)
 
     @property
     def me(self):

@@ -23,6 +23,7 @@ from poe.errors import (
     IdentityConflict,
     NodeAlive,
     NodeForgotten,
+    NoQuorum,
     OptionError,
     QueueBusy,
     QueueExists,
@@ -30,6 +31,7 @@ from poe.errors import (
     TooFewNodes,
     UnknownQueue,
 )
+from poe.testing.simulated_log import SimulatedLog
 from tests.cluster.linked_nodes import LinkedNode
 from tests.tls import Certificates
 from tests.waiting import wait_until
@@ -680,3 +682,18 @@ def test_what_a_peer_or_a_stranger_sends_that_no_node_would_costs_nobody_anythin
     a.system.cast(FABRIC, TellNodes((b.me.ref,), bytes(FRAME_MAX_BYTES + 1)))
     wait_until(lambda: a.control("cluster")["fabric"]["frames_unsent"] == 1, 5)
     assert put(a, b"jobs", b"m", copies=2)["copies"] == 2
+
+
+def test_a_node_is_forgotten_though_the_engine_of_the_log_has_no_majority(tmp_path, links):
+    log = SimulatedLog(["a", "b"], lambda: 0)
+    a, b = (LinkedNode(links, tmp_path / name, name, log_engine=log.engine(name)) for name in "ab")
+    with a:
+        with b:
+            wait_for_live(2, a, b)
+        log.cut("b")
+        wait_until(lambda: states(a)["b"][1] == "down", 5)
+        with pytest.raises(NoQuorum):
+            a.control("cluster_forget", node="b")
+        assert states(a)["b"][0] == "forgotten"
+        log.heal("b")
+        assert a.control("cluster_forget", node="b")["state"] == "forgotten"

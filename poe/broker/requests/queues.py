@@ -217,15 +217,14 @@ def _of_cluster(op: str) -> Callable[[RequestHandler, Arguments], Awaitable[Any]
 async def _forget(handler: RequestHandler, arguments: Arguments) -> Any:  # noqa: ANN401 - as it answers
     """Forget a node, by its engine, too, which gives other nodes what it had.
 
-    By that first: a node that the cluster has forgotten has no name any more.
+    By that last: it wants a majority, which may be gone for good, and what is put onto queues is
+    not to wait for that. Who is told so asks again.
     """
-    node = arguments.get("node")
-    if handler.routes.replicas is not None and isinstance(node, str):
-        with suppress(UnknownNode):
-            member = await _member(handler, node)
-            if member["liveness"] == "down":
-                await handler.actor.call(LOGS, ForgetLogNode(_engine_name(member)), timeout_s=None)
-    return await _of_cluster("cluster_forget")(handler, arguments)
+    forgotten = await _of_cluster("cluster_forget")(handler, arguments)
+    if handler.routes.replicas is not None:
+        name = _engine_name(forgotten)
+        await handler.actor.call(LOGS, ForgetLogNode(name), timeout_s=None)
+    return forgotten
 
 
 async def _move(handler: RequestHandler, arguments: Arguments) -> None:
