@@ -57,7 +57,8 @@ class TopicCopies:
         Raises:
             NoQuorum: it has not heard it; nothing is made.
         """
-        if not self._routes.is_catalog_known or topic in self._routes.unnoted:
+        is_unnoted = topic in self._routes.unnoted and not self._routes.is_own(topic)
+        if not self._routes.is_catalog_known or is_unnoted:
             what = f"whether topic {topic_text(topic)} is replicated"
             raise NoQuorum(what)
 

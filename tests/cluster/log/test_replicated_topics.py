@@ -206,6 +206,19 @@ def test_a_node_that_was_away_and_has_another_topic_of_that_name_keeps_it_and_sa
         assert nodes.logs("b")["refused"] == {}
 
 
+def test_a_topic_of_one_node_alone_takes_puts_though_it_is_empty_and_others_agree_on_its_name(
+    tmp_path,
+):
+    with replicated(tmp_path, "abcd") as nodes:
+        nodes["b"].create_topic("t")
+        nodes.log.cut("b")
+        nodes["a"].create_topic("t", replicas=3)
+        nodes.log.heal("b")
+        wait_until(lambda: b"t" in nodes.logs("b")["refused"], 10)
+        nodes["b"].put("t", b"mine")
+        assert nodes.values("b") == [b"mine"]
+
+
 def put_or_refused(node, message):
     with suppress(NoQuorum):
         return node.put("t", message) > 0
