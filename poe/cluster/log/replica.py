@@ -209,6 +209,8 @@ class Replica(GenServer):
         """Whether the copy goes exactly up to its place; not while it is fetched in part."""
         self._is_led = True
         """Whether somebody leads the stream."""
+        self._stood_why = ""
+        """Why it has stood still since it took something last; each try is not logged."""
         self._missed_place = 0
         """Of what has come, and the disk did not take; behind its place, it has since."""
         self._is_looking = False
@@ -490,7 +492,8 @@ class Replica(GenServer):
 
     def _stall(self, error: PoeError) -> None:
         """Try again in a while; nothing that comes meanwhile is taken."""
-        if self._state is not State.STALLED or str(error) != self._why:
+        if str(error) != self._stood_why:
+            self._stood_why = str(error)
             logger.error("topic %s stands still: %s", topic_text(self._parts.topic), error)
         self._stop_following()
         self._be(State.STALLED, str(error))
@@ -626,6 +629,7 @@ class Replica(GenServer):
                     run = []
                     await self._trim(entry, decoded)
             await self._store(run)
+            self._stood_why = ""
             self._publish_gathered()
         except (StorageError, ActorDead) as error:
             missed = (each.place for each in entries if each.place > self._place)

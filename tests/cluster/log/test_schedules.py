@@ -283,7 +283,7 @@ def test_a_topic_that_is_made_while_a_disk_fails_is_there_when_it_is_well_again(
 
 
 @pytest.mark.parametrize("full", ["c", "abc"])
-def test_a_node_whose_copy_stands_still_takes_no_puts(full):
+def test_a_node_whose_copy_stands_still_takes_no_puts(full, caplog):
     """They could not be answered; of all nodes together the stream would forget what none has."""
     nodes = Nodes()
     for name in full:
@@ -295,6 +295,8 @@ def test_a_node_whose_copy_stands_still_takes_no_puts(full):
     nodes.pass_time(REFUSE_AFTER_S + 1.0)
     assert [type(answer) for [answer] in told] == [NoQuorum] * len(full)
     assert nodes.stream.last_place == place
+    # It is tried again and again, and logged once.
+    assert caplog.text.count("topic t stands still: ") == len(full)
     for name in full:
         nodes.nodes[name].disk.failing.heal()
     nodes.pass_time(3.0)
