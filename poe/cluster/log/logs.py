@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from poe.actors import ActorRef, Call, Error, GenServer, Mailslot
+from poe.actors import ActorRef, Call, Error, Exit, GenServer, Mailslot, Stop
 from poe.actors import Down as ActorDown
 from poe.broker.appendix.server import REGISTRY
 from poe.broker.registry.copy_messages import InstallTopic
@@ -160,7 +160,11 @@ class Logs(GenServer):
 
     Always: each partition of a topic that the catalog has, and that could be installed here, has a
     replica, or one that is about to be started; what could not is about to be tried again.
+
+    It traps exits: however it ends, but for a kill, it leaves the engine.
     """
+
+    trap_exits = True
 
     async def init(self, parts: LogParts) -> None:
         """Begin to reach the engine."""
@@ -194,10 +198,10 @@ class Logs(GenServer):
         self._engine.open(self._hear)
 
     def terminate(self, reason: Any) -> None:  # noqa: ANN401 - as `GenServer`
-        """Leave the engine."""
+        """Leave the engine; nobody takes puts, or may make topics by them, until the next life."""
         del reason
-        self._parts.routes.replicas = None
-        self._parts.routes.is_catalog_known = True
+        self._parts.routes.replicas = {}
+        self._parts.routes.is_catalog_known = False
         self._engine.close()
 
     def describe_role(self) -> str:
@@ -242,7 +246,7 @@ class Logs(GenServer):
             answer = Error(error)
         return answer
 
-    async def handle_info(self, message: Any) -> None:  # noqa: ANN401, C901 - one case each
+    async def handle_info(self, message: Any) -> Stop | None:  # noqa: ANN401, C901 - one case each
         """Do what the catalog says; start anew what has ended."""
         match message:
             case CatalogChanged():
@@ -266,8 +270,11 @@ class Logs(GenServer):
             case RestartDue(child):
                 if self._delays.is_valid(message):
                     await self._try_again(child)
+            case Exit(reason=reason):
+                return Stop(reason)
             case _:
                 super().handle_info(message)
+        return None
 
     async def _remove_again(self, record: LogRecord) -> None:
         """Remove a topic that was deleted, unless there is one of its name by now."""

@@ -4,6 +4,8 @@ from contextlib import suppress
 
 import pytest
 
+from poe.broker import NODE_SUP
+from poe.cluster.log.tree import LOG_SUP
 from poe.errors import (
     InvalidTopicName,
     NoLogEngine,
@@ -18,6 +20,7 @@ from poe.errors import (
 )
 from poe.node import Node
 from poe.protocol import PutId
+from poe.supervision import RestartChild, TerminateChild
 from tests.cluster.log.replicated import replicated
 from tests.waiting import wait_until
 
@@ -294,6 +297,27 @@ def test_a_node_that_has_not_heard_which_topics_there_are_makes_none_by_a_put(th
     three.wait_same()
     assert three.values("a") == [b"1", b"2"]
     three.put_own("c", "other", b"x")
+
+
+def test_while_its_part_in_the_log_begins_anew_a_node_refuses_what_may_be_put_again(three):
+    """Producers give up what no node takes; and a put would make a topic of this node alone."""
+    three["a"].create_topic("t", replicas=3)
+    node = three["a"]
+    node.system.call(NODE_SUP, TerminateChild(LOG_SUP))
+    for name in ("t", "other"):
+        with pytest.raises(NoQuorum):
+            node.put(name, b"refused")
+    node.system.call(NODE_SUP, RestartChild(LOG_SUP))
+    wait_until(lambda: put_or_refused(node, b"x"), 10)
+    three.wait_same()
+    assert three.values("b") == [b"x"]
+
+
+def test_a_node_that_is_stopped_leaves_the_engine(three):
+    """In its process it would go on to answer other nodes, also beside its next life."""
+    three.stop("c")
+    assert three.log.find("c") is None
+    assert three.log.find("b") is not None
 
 
 def test_a_trim_takes_the_same_segments_at_all_nodes(three):
