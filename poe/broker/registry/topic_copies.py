@@ -49,7 +49,7 @@ class TopicCopies:
         self._opening = opening
 
     def check_may_be_own(self, topic: bytes) -> None:
-        """Refuse to have a put make a topic that may be replicated.
+        """Refuse to make a topic of this node alone that may be replicated.
 
         A node that was away, or begins with nothing, has yet to hear which topics are. What it has
         heard of it may not have been able to note.

@@ -448,6 +448,7 @@ class TopicRegistry(GenServer):
     def _create_topic(self, topic: bytes, properties: TopicProperties) -> TopicDescription:
         """Make a topic; its partitions come into being when something is put onto them."""
         self._settings.appendix_with(properties)
+        self._copies.check_may_be_own(topic)
         self._quota.admit(self._store, topic, None, self.monotonic_s())
         made = self._store.create_topic(topic, properties, self._clock.now_us())
         self._expire_later([self._settings.retention_with(properties)])

@@ -51,12 +51,21 @@ class Replicated:
     def put_own(self, name: str, topic: str, message: bytes) -> None:
         """Have a node make a topic of its own, once it has heard which ones are replicated."""
 
-        def is_put():
+        self._heard(lambda: self[name].put(topic, message))
+
+    def create_own(self, name: str, topic: str) -> None:
+        """Make a topic of one node's own, likewise."""
+        self._heard(lambda: self[name].create_topic(topic))
+
+    @staticmethod
+    def _heard(make) -> None:
+        def is_made():
             with suppress(NoQuorum):
-                return self[name].put(topic, message) > 0
+                make()
+                return True
             return False
 
-        wait_until(is_put, 10)
+        wait_until(is_made, 10)
 
     def wipe(self, name: str) -> None:
         """Remove all that a node has, which is stopped."""

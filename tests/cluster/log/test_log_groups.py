@@ -175,7 +175,7 @@ def is_put(node, topic):
 
 def test_a_node_that_has_not_heard_which_topics_there_are_makes_no_group_of_its_own(three):
     """It would be another one than that of all other nodes, and begin with the oldest message."""
-    three["c"].create_topic("plain")
+    three.create_own("c", "plain")
     wait_until(lambda: is_put(three["c"], "plain"), 10)
     join(three["c"], "own", topics=[b"plain"])
     three.stop("c")

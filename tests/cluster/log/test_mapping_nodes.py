@@ -200,7 +200,7 @@ def test_what_is_tried_again_unordered_waits_on_a_replicated_topic(topic):
 
 
 def test_a_source_of_one_node_alone_is_refused_where_others_are_to_go_on(three):
-    three["a"].create_topic("t")
+    three.create_own("a", "t")
     with (
         Runner(RULES, url(three), OPTIONS) as runner,
         pytest.raises(NotReplicated, match="topic 't'"),
@@ -209,7 +209,7 @@ def test_a_source_of_one_node_alone_is_refused_where_others_are_to_go_on(three):
 
 
 def test_a_target_of_one_node_alone_is_waited_for_where_others_are_to_go_on(topic):
-    topic["a"].create_topic("even")
+    topic.create_own("a", "even")
     put(topic, "a", range(4))
     with Runner(RULES, url(topic), OPTIONS) as runner:
         runs = runner.station.runs
