@@ -1,8 +1,12 @@
 """Does with messages what a rule says, by noting it in a ledger."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from poe.errors import InvalidMapping, RuleError
+from poe.errors.short_text import short_repr
+from poe.errors.timeout import FOR_EVER_S
 from poe.mapping.action import Dead, Drop, Ok, Retry, Stop, To
 from poe.mapping.decoding import Decode
 from poe.mapping.functions import FunctionsHang, runner_of
@@ -38,14 +42,15 @@ def _note(
     match action:
         case Ok():
             ledger.note(rule, "ok", places)
+        # A function may give an error for its reason.
         case Drop(reason):
-            ledger.drop(rule, places, reason)
+            ledger.drop(rule, places, str(reason))
         case Dead(why):
-            ledger.bury(rule, places, why)
+            ledger.bury(rule, places, str(why))
         case Retry(after_s):
             ledger.retry(rule, places, after_s)
         case Stop(why):
-            ledger.stop(rule, places[0], why)
+            ledger.stop(rule, places[0], str(why))
 
 
 class _Topics:
@@ -162,7 +167,12 @@ class _Calling:
 
     def _note(self, ledger: Ledger, place: int, message: Message, answer: object) -> None:
         rule = self._rule
+        flaw = _flaw_of(answer)
+        if isinstance(answer, list):
+            flaw = next(filter(None, map(_flaw_of, answer)), "")
         match answer:
+            case _ if flaw:
+                ledger.fail(rule, place, f"{self._call.name} returned {flaw}")
             case Message() if self._routing is not None:
                 self._routing.put(ledger, place, answer)
             case To():
@@ -192,3 +202,49 @@ class _Calling:
             for topic, put in puts:
                 ledger.put(topic, place, put.value, put.key, put.headers)
             ledger.note(self._rule, "to", [place])
+
+
+def _flaw_of(answer: object) -> str:
+    """Return what cannot be done of an answer of a function; nothing where all of it can be.
+
+    Told before a plan is made of it: nobody could carry that out, or what was stored would be no
+    envelope.
+    """
+    match answer:
+        case Retry(after_s) if not _may_be_waited(after_s):
+            return f"a wait of {short_repr(after_s)}; use seconds, 0 or more"
+        case To(topics=topics) if not (topics and all(isinstance(each, str) for each in topics)):
+            return f"the topics {short_repr(topics)}; use one name or more"
+        case To(message=Message() as message, key=key, headers=headers):
+            return _flaw_of(message) or _flaw_of_put(b"", key, headers)
+        case To(message=value, key=key, headers=headers):
+            return _flaw_of_put(value, key, headers)
+        case Message(value=value, key=key, headers=headers):
+            return _flaw_of_put(value, key, headers)
+    return ""
+
+
+def _flaw_of_put(value: object, key: object, headers: object) -> str:
+    if not isinstance(value, bytes | None):
+        return f"the value {short_repr(value)}; use bytes, or `with_body`"
+    if not isinstance(key, bytes | None):
+        return f"the key {short_repr(key)}; use bytes"
+    if headers is not None and not _are_headers(headers):
+        return f"the headers {short_repr(headers)}; use a map of texts to bytes"
+    return ""
+
+
+def _are_headers(headers: object) -> bool:
+    return isinstance(headers, Mapping) and all(
+        isinstance(name, str) and not _HALF.search(name) and isinstance(value, bytes)
+        for name, value in headers.items()
+    )
+
+
+def _may_be_waited(after_s: Any) -> bool:  # noqa: ANN401 - a function has said it
+    is_number = isinstance(after_s, int | float) and not isinstance(after_s, bool)
+    return after_s is None or (is_number and 0 <= after_s <= FOR_EVER_S)
+
+
+_HALF: Final = re.compile("[\ud800-\udfff]")
+"""Of a surrogate pair, which cannot be encoded."""

@@ -2,6 +2,8 @@
 
 import json
 from collections import Counter
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -181,6 +183,58 @@ def test_a_function_says_what_becomes_of_a_message():
     assert [each.place for each in decided.failed] == [0, 5, 6, 7]
     assert "KeyError: 0, line" in decided.failed[0].why
     assert "returned str" in decided.failed[1].why
+
+
+TO: Any = To
+RETRY: Any = Retry
+DEAD: Any = Dead
+DROP: Any = Drop
+STOP: Any = Stop
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda _: TO("t", key="text"),
+        lambda _: TO("t", headers={"a": "text"}),
+        lambda _: TO("t", headers={1: b"b"}),
+        lambda _: TO("t", headers=["a"]),
+        lambda _: TO("t", headers={"\ud800": b"b"}),
+        lambda _: TO("t", "text"),
+        lambda message: TO("t", message._replace(value="text")),
+        lambda message: [TO("t"), TO("t", message.with_key("text"))],
+        lambda message: message.with_key("text"),
+        lambda _: TO(b"t"),
+        lambda _: TO([]),
+        lambda _: RETRY("5"),
+        lambda _: RETRY(timedelta(1)),
+        lambda _: RETRY(-1),
+        lambda _: RETRY(float("inf")),
+        lambda _: RETRY(float("nan")),
+    ],
+)
+def test_what_a_function_says_that_cannot_be_done_is_an_error_of_its_message(made):
+    """It was put onto a topic with envelopes, and was none there; or ended the worker each time."""
+
+    def function(message):
+        return made(message) if message.body else Ok()
+
+    rule = calling(function, route=Route(to=("r",)))
+    decided = rule_set(rule).compile().decide(batch({}, {"x": 1}, {}))
+    [failed] = decided.failed
+    assert (failed.place, failed.rule) == (1, "call")
+    assert failed.why.startswith("function returned ")
+    assert not decided.puts
+    assert decided.counts == {("call", "ok"): 2, ("call", "error"): 1}
+
+
+def test_whatever_a_function_gives_for_a_reason_is_told_as_text():
+    answers = [DEAD(OSError("away")), DROP(None), STOP(OSError("away"))]
+    rule = calling(lambda message: answers[message.body])
+    decided = rule_set(rule).compile().decide(batch(0, 1, 2))
+    assert [each.why for each in decided.dead] == ["away"]
+    assert decided.reasons == {("call", "None"): 1}
+    assert decided.stopped == (2, "call", "away")
 
 
 def test_in_a_fan_out_one_failure_leaves_the_message_out_everywhere():
