@@ -211,7 +211,7 @@ class Judge:
                 "poe.mapping": self._rules.name.encode("utf-8", "backslashreplace"),
                 "poe.time_us": time,
             }
-            if batch.keys is not None or batch.headers is not None:
+            if _was_in_envelope(batch, place, has_waited=has_waited):
                 told["poe.envelope"] = b""
             headers.append({**_headers(batch, place), **told})
         return _put(batch, [each.place for each in letters], headers)
@@ -278,6 +278,18 @@ def _as_it_came(batch: Columns) -> Columns:
     ]
     source = _source(batch.headers[0]) if batch.headers else b""
     return batch._replace(topic=source or batch.topic, headers=headers)
+
+
+def _was_in_envelope(batch: Columns, place: int, *, has_waited: bool) -> bool:
+    """Return whether a message was in an envelope where it came from.
+
+    While it waits each is in one, and tells its origin: so what else is there has to tell. Of one
+    with nothing else, letters of topics with envelopes are put back in one all the same.
+    """
+    if not has_waited:
+        return batch.keys is not None or batch.headers is not None
+    has_key = batch.keys is not None and batch.keys[place] is not None
+    return has_key or batch.values[place] is None or bool(_headers(batch, place).keys() - {ORIGIN})
 
 
 def _headers(batch: Columns, place: int) -> Mapping[str, bytes]:

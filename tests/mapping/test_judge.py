@@ -118,6 +118,32 @@ def test_unordered_retries_wait_on_a_topic_of_their_own_and_come_back_as_they_we
     assert told["poe.attempts"] == b"2"
 
 
+@pytest.mark.parametrize(
+    ("keys", "headers", "is_told"),
+    [
+        (None, None, False),
+        ([b"k"], [None], True),
+        ([None], [{"a": b"b"}], True),
+        ([None], [{"poe-origin": b"web/7", "poe-hops": b"1"}], True),
+    ],
+    ids=["plain", "with a key", "with a header", "of another mapping"],
+)
+def test_a_letter_of_what_has_waited_tells_of_an_envelope_only_where_it_came_in_one(
+    keys, headers, is_told
+):
+    judging = judge(on_error=OnError(retry=1), retries="unordered")
+    judged = judging.judge(Columns(TOPIC, [2], [b"bad"], keys, headers))
+    waiting = judged.decided.puts[b"m.retry"]
+    # As it is read from a topic with envelopes: each has a key, or none, and headers.
+    again = Columns(b"m.retry", [77], waiting.values, waiting.keys or [None], waiting.headers)
+    letters = [
+        judging.judge(again).decided.puts[b"m.dead"],
+        judging.give_up(again, "call", "why", 2).decided.puts[b"m.dead"],
+    ]
+    told = [each.headers[0] for each in letters if each.headers]
+    assert [each is not None and "poe.envelope" in each for each in told] == [is_told] * 2
+
+
 @pytest.mark.parametrize(("retries", "pointer"), [("ordered", b"2"), ("unordered", b"0")])
 def test_a_dead_letter_tells_where_it_was_whatever_others_say_that_it_came_from(retries, pointer):
     """Another mapping, or whoever has put it: it is put back where this mapping has read it."""
