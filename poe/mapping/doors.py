@@ -278,11 +278,12 @@ class Doors:
         self._next_ordinal = records.ordinal + len(records)
 
     def _columns(self, records: IndexedRecords) -> Columns:
+        topic = self._place.topic
         return columns_of(
-            self._place.topic,
+            topic,
             records.pointers.tolist(),
             records.messages(),
-            is_enveloped=self._properties().envelope,
+            is_enveloped=self._properties().envelope or topic == self._judge().retry_topic,
         )
 
     def _commit(self, pointer: int, data: bytes) -> bool:
@@ -344,7 +345,10 @@ class Doors:
             made["replicas"] = replicas
         described = self._until_done(lambda s: self._described(s, topic, least, made))
         names = tuple(each.topic for each in described.partitions)
-        target = Target(names or (topic,), described.properties.envelope)
+        judge = self._judge()
+        # Letters, and what waits, are envelopes whatever somebody has made these topics with.
+        is_own = topic in {judge.dead_topic, judge.retry_topic}
+        target = Target(names or (topic,), is_own or described.properties.envelope)
         self._targets[topic] = monotonic(), target
         return target
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from poe.client import Consumer
+from poe.client.group.dead_letter import DeadLetter
 from poe.errors import Overloaded, RulesChanged
 from poe.mapping import Columns, Drop, RuleSet, Stop, load
 from poe.mapping.doors import Doors, Place, Signals, Status, now_us
@@ -106,6 +107,27 @@ def test_what_is_tried_again_unordered_holds_nobody_and_comes_once(server, names
     found = stored(server, target)
     assert found[:8] == [0, 1, 2, 4, 5, 6, 8, 9]
     assert sorted(found) == list(range(10))
+
+
+def test_letters_and_what_waits_are_envelopes_on_topics_that_were_made_without_them(server, names):
+    source, target = names
+    dead = f"m{source}.dead"
+    for name in (dead, f"m{source}.retry"):
+        server.node.create_topic(name)
+    rule_set = rules(
+        names,
+        failing({3: 9, 4: 1}),
+        retries="unordered",
+        on_error=OnError(retry=1, backoff_s=(0.05, 0.1)),
+    )
+    put(server, source, range(5))
+    with run(server, rule_set):
+        wait_until(lambda: len(stored(server, target)) == 4 and server.collected(dead), 20)
+    assert sorted(stored(server, target)) == [0, 1, 2, 4]
+    [found] = server.collected(dead)
+    letter = DeadLetter.of(found.value)
+    assert (letter.topic, letter.attempts) == (source.encode(), 2)
+    assert letter.message == b'{"number": 3}'
 
 
 def test_what_is_tried_again_in_order_holds_those_behind_it(server, names):
