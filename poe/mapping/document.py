@@ -25,6 +25,15 @@ def load(path: Path) -> RuleSet:
         InvalidMapping: the file cannot be read, or something in it is wrong, told with its line.
         MappingExtraMissing: a rule needs what is not installed.
     """
+    return load_noting(path, lambda _: None)
+
+
+def load_noting(path: Path, note: Callable[[Path], object]) -> RuleSet:
+    """Read a mapping as `load` does; `note` is called with each file of functions before it is run.
+
+    Raises:
+        InvalidMapping, MappingExtraMissing: as `load`.
+    """
     path = Path(path)
     if path.suffix == ".py":
         return _load_python(path.resolve())
@@ -38,28 +47,38 @@ def load(path: Path) -> RuleSet:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise InvalidMapping(place=f"{path}, line {line}", problem="is no UTF-8") from error
-    return load_text(text, path)
+    return load_text(text, path, note=note)
 
 
-def load_text(text: str, path: Path, *, has_functions: bool = True) -> RuleSet:
+def load_text(
+    text: str,
+    path: Path,
+    *,
+    has_functions: bool = True,
+    note: Callable[[Path], object] = lambda _: None,
+) -> RuleSet:
     """Read a mapping that is a text.
 
     Args:
         text: in TOML.
         path: where functions are looked for, and for errors.
         has_functions: whether rules may call any; who does not trust the text says no.
+        note: as `load_noting`.
 
     Raises:
         InvalidMapping, MappingExtraMissing: as `load`.
     """
     if len(text) > _SIZE_MAX:
         raise InvalidMapping(str(path), f"is larger than {_SIZE_MAX >> 20} MiB")
-    return _Document(text, path, has_functions=has_functions).rule_set()
+    return _Document(text, path, note, has_functions=has_functions).rule_set()
 
 
 class _Document:
-    def __init__(self, text: str, path: Path, *, has_functions: bool) -> None:
+    def __init__(
+        self, text: str, path: Path, note: Callable[[Path], object], *, has_functions: bool
+    ) -> None:
         self._path = path
+        self._note = note
         self._has_functions = has_functions
         self._toml = TomlDocument(text, str(path), _invalid)
 
@@ -72,6 +91,9 @@ class _Document:
             if not self._has_functions:
                 problem = "is a function, and none is called here; use `poe mapping dry-run`"
                 raise InvalidMapping(repr(named), problem)
+            where = named.rpartition(":")[0]
+            if where.endswith(".py"):
+                self._note(folder / where)
             found = find_function(folder, named)
             return found.function, named, found.sha256
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from poe.mapping.document import load
+from poe.mapping.document import load_noting
 from poe.mapping.rule import Call
 from poe.mapping.rule_set import RuleSet
-from poe.security.file_stamp import stamps_of
+from poe.security.file_stamp import FileStamp, stamps_of
 
 
 class Watch:
@@ -18,8 +18,9 @@ class Watch:
 
     def __init__(self, path: Path, rules: RuleSet) -> None:
         self._path = path
-        self._rules = rules
-        self._stamps = stamps_of(self._paths())
+        self._seen: dict[Path, FileStamp | None] = {}
+        self._note(path)
+        self._note_functions(rules)
 
     def __call__(self) -> RuleSet | None:
         """Return other rules, if there are some; a file that was told wrong is told once.
@@ -27,17 +28,22 @@ class Watch:
         Raises:
             InvalidMapping, MappingExtraMissing: what is there now cannot be used.
         """
-        stamps = stamps_of(self._paths())
-        if stamps == self._stamps:
+        if stamps_of(self._seen) == tuple(self._seen.values()):
             return None
-        self._stamps = stamps
-        rules = load(self._path)
+        # Before they are read: what is written meanwhile, or mends what is wrong, is seen next.
+        self._seen = {}
+        self._note(self._path)
+        rules = load_noting(self._path, self._note)
         rules.compile()
-        self._rules = rules
-        self._stamps = stamps_of(self._paths())
+        self._note_functions(rules)
         return rules
 
-    def _paths(self) -> list[Path]:
-        fates = [each.fate for each in self._rules.rules] + [self._rules.otherwise]
-        names = {each.name.partition(":")[0] for each in fates if isinstance(each, Call)}
-        return [self._path, *(self._path.parent / name for name in sorted(names))]
+    def _note(self, path: Path) -> None:
+        if path not in self._seen:
+            [self._seen[path]] = stamps_of([path])
+
+    def _note_functions(self, rules: RuleSet) -> None:
+        folder = self._path.resolve().parent
+        for each in [*(rule.fate for rule in rules.rules), rules.otherwise]:
+            if isinstance(each, Call):
+                self._note(folder / each.name.partition(":")[0])

@@ -1,0 +1,69 @@
+"""A mapping that is changed while it runs is read again, and again until it is as its files are."""
+
+import pytest
+
+from poe.errors import InvalidMapping
+from poe.mapping import load
+from poe.mapping.watch import Watch
+
+HEAD = 'name = "m"\nsource = { topics = ["t"] }\notherwise = "drop"\n'
+
+
+def calling(*functions):
+    return HEAD + "".join(
+        f'[[rule]]\nid = "r{number}"\nbody.x = {number}\ncall = "{each}"\n'
+        for number, each in enumerate(functions)
+    )
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "m.toml"
+    path.write_text(HEAD)
+    return path
+
+
+def test_what_is_wrong_is_told_once_and_read_again_when_it_is_mended(path):
+    watch = Watch(path, load(path))
+    assert watch() is None
+    path.write_text("name = ")
+    with pytest.raises(InvalidMapping, match="is no TOML"):
+        watch()
+    assert watch() is None
+    path.write_text(calling())
+    assert watch() == load(path)
+    assert watch() is None
+
+
+def test_so_is_a_file_of_functions_that_no_rule_had_before(path):
+    functions = path.with_name("f.py")
+    watch = Watch(path, load(path))
+    path.write_text(calling("f.py:f"))
+    with pytest.raises(InvalidMapping, match="cannot be read"):
+        watch()
+    assert watch() is None
+    functions.write_text("def f(message")
+    with pytest.raises(InvalidMapping, match="is no Python"):
+        watch()
+    assert watch() is None
+    functions.write_text("def f(message): ...")
+    assert watch() == load(path)
+    assert watch() is None
+
+
+def test_what_is_written_while_others_are_read_is_read_the_next_time(path):
+    first, second = path.with_name("f.py"), path.with_name("g.py")
+    path.write_text(calling("f.py:f", "g.py:g"))
+    first.write_text("def f(message): ...")
+    second.write_text("def g(message): ...")
+    watch = Watch(path, load(path))
+    second.write_text(
+        "from pathlib import Path\n"
+        "path = Path(__file__).with_name('f.py')\n"
+        "if 'new' not in path.read_text():\n"
+        "    path.write_text('new = 1\\ndef f(message): ...')\n"
+        "def g(message): ...\n"
+    )
+    assert watch() is not None
+    assert watch() == load(path)
+    assert watch() is None
