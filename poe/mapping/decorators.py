@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from poe.errors import InvalidMapping
 from poe.mapping.checks import refuse_circles
 from poe.mapping.definition import Definition, Place
-from poe.mapping.function_file import file_of, hash_of
+from poe.mapping.function_file import MODULE, file_of, hash_of
 from poe.mapping.rule_set import RuleSet
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -172,7 +172,10 @@ def _found(function: object) -> tuple[Callable[..., Any], str, str]:
     path = file_of(function)
     name = getattr(function, "__name__", "")
     where = "" if path is None else path.name
-    return function, f"{where}:{name}", "" if path is None else hash_of(path)
+    # Else it stands in the file of the mapping, which is run anew each time.
+    is_imported = getattr(function, "__module__", "") != MODULE
+    sha256 = "" if path is None else hash_of(path, is_imported=is_imported)
+    return function, f"{where}:{name}", sha256
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - data

@@ -55,11 +55,38 @@ def find_function(folder: Path, named: str) -> FoundFunction:
     function = names.get(name)
     if not callable(function):
         raise InvalidMapping(place=f"{named!r}", problem=problem)
-    return FoundFunction(function, hash_of(path))
+    is_imported = not where.endswith(".py")
+    return FoundFunction(function, hash_of(path, is_imported=is_imported))
 
 
-def hash_of(path: Path) -> str:
-    """Return the hash of what a file holds; of what is no file, of nothing."""
+def hash_of(path: Path, *, is_imported: bool) -> str:
+    """Return the hash of what a file holds; of what is no file, of nothing.
+
+    Of one that was imported, of what it held then: it is not read again while the process lives.
+    """
+    if not is_imported:
+        return _hash_now(path)
+    path = path.resolve()
+    return _imported.setdefault(path, _hash_now(path))
+
+
+def check_as_imported(path: Path) -> None:
+    """Refuse a file of functions that holds something else than when it was imported.
+
+    Raises:
+        InvalidMapping: it does.
+    """
+    path = path.resolve()
+    if path in _imported and _imported[path] != _hash_now(path):
+        problem = "has changed since it was imported; start the mapping anew, and it is read"
+        raise InvalidMapping(str(path), problem)
+
+
+_imported: Final[dict[Path, str]] = {}
+"""The hashes of files of functions that were imported."""
+
+
+def _hash_now(path: Path) -> str:
     return hashlib.sha256(path.read_bytes() if path.is_file() else b"").hexdigest()
 
 

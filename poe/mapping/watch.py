@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from poe.mapping.document import load_noting
+from poe.mapping.function_file import check_as_imported, file_of
 from poe.mapping.rule import Call
 from poe.mapping.rule_set import RuleSet
 from poe.security.file_stamp import FileStamp, stamps_of
@@ -36,6 +37,8 @@ class Watch:
         rules = load_noting(self._path, self._note)
         rules.compile()
         self._note_functions(rules)
+        for path in self._seen:
+            check_as_imported(path)
         return rules
 
     def _note(self, path: Path) -> None:
@@ -46,4 +49,4 @@ class Watch:
         folder = self._path.resolve().parent
         for each in [*(rule.fate for rule in rules.rules), rules.otherwise]:
             if isinstance(each, Call):
-                self._note(folder / each.name.partition(":")[0])
+                self._note(file_of(each.function) or folder / each.name.partition(":")[0])

@@ -67,3 +67,39 @@ def test_what_is_written_while_others_are_read_is_read_the_next_time(path):
     assert watch() is not None
     assert watch() == load(path)
     assert watch() is None
+
+
+def importing_in_python(path, module):
+    path = path.with_suffix(".py")
+    path.write_text(
+        "from poe.mapping import Mapping\n"
+        f"from {module} import f\n"
+        'm = Mapping("m", source={"topics": ["t"]}, otherwise="drop")\n'
+        'm.rule("r", call=f, pure=True)\n'
+    )
+    return path
+
+
+def importing_in_toml(path, module):
+    path.write_text(calling(f"{module}:f"))
+    return path
+
+
+@pytest.mark.parametrize("importing", [importing_in_python, importing_in_toml])
+def test_what_was_imported_stays_as_it_was_and_that_is_told(path, importing, monkeypatch):
+    """Rules of a new hash, with functions of before, would have another process repeat a batch
+    with others."""
+    module = f"imported_by_{importing.__name__}"
+    monkeypatch.syspath_prepend(path.parent)
+    functions = path.with_name(f"{module}.py")
+    functions.write_text("def f(message): return 1")
+    path = importing(path, module)
+    rules = load(path)
+    watch = Watch(path, rules)
+    functions.write_text("def f(message): return 23")
+    with pytest.raises(InvalidMapping, match="has changed since it was imported"):
+        watch()
+    assert watch() is None
+    assert load(path).compile().hash == rules.compile().hash
+    functions.write_text("def f(message): return 1")
+    assert watch() == rules
