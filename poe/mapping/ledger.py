@@ -102,6 +102,8 @@ class Ledger:
         for rule, why, places in self._dropped:
             out.counts[rule, "drop"] += count(places)
             out.reasons[rule, why] += count(places)
+        # Without what nothing is left of.
+        out.counts, out.reasons = +out.counts, +out.reasons
         return out
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from poe.errors import InvalidMapping, UndecodableMessage
 from poe.mapping.action import Dead, Drop, Ok, Retry, Stop, To
 from poe.mapping.decoding import DECODES, decoder
+from poe.mapping.examples import outcome
 from poe.mapping.message import Columns
 from poe.mapping.pattern import compile_pattern
 from poe.mapping.rule import Call, Fate, Route, Rule, Source
@@ -246,6 +247,21 @@ def test_in_a_fan_out_one_failure_leaves_the_message_out_everywhere():
     decided = compiled.decide(batch({"x": 1}, {}, {"x": 2}))
     assert list(decided.puts[b"t"].places) == [0, 2]
     assert decided.counts == {("a", "to"): 2, ("b", "to"): 2, ("b", "error"): 1}
+
+
+@pytest.mark.parametrize("first", [Route(to=("t",)), Drop("no"), Ok()], ids=repr)
+def test_what_has_become_of_a_message_is_not_what_a_rule_said_that_another_one_has_failed_for(
+    first,
+):
+    compiled = rule_set(
+        Rule(id="a", fate=first), Rule(id="b", fate=Route(to=("u.{body.x}",))), match="all"
+    ).compile()
+    decided = compiled.decide(batch({}))
+    assert dict(decided.counts) == {("b", "error"): 1}
+    assert not decided.reasons
+    told = outcome(decided)
+    assert (told["rule"], told["action"], told["to"]) == ("b", "error", [])
+    assert told["why"].startswith("{body.x} is missing")
 
 
 @pytest.mark.parametrize("rules", [("a", "a"), ("otherwise",), ("decode",)], ids=str)
