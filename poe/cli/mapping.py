@@ -18,11 +18,11 @@ from poe.errors import ConfigError, OptionError, UndecodableMessage
 from poe.errors.short_text import printable
 from poe.mapping import Message, load
 from poe.mapping.checks import warnings
+from poe.mapping.decoding import Decode
 from poe.mapping.examples import batch_of, complaints, outcome
-from poe.mapping.message import topic_text
+from poe.mapping.message import columns_of, topic_text
 from poe.mapping.rule import Call
 from poe.mapping.rule_set import OTHERWISE, Compiled, Explanation
-from poe.protocol.envelope import decode
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A mapping: .toml or .py.")]
 
@@ -135,7 +135,7 @@ def explain(  # noqa: PLR0913 - the options of a command
             decoding,
         )
     else:
-        found = _stored(endpoint, topic, pointer)._replace(decode=decoding)
+        found = _stored(endpoint, topic, pointer, decoding)
     try:
         explanation = compiled.explain(found)
     except UndecodableMessage as error:
@@ -180,22 +180,24 @@ def _as_map(tried: Any) -> dict[str, Any]:  # noqa: ANN401 - a named tuple
     return {**tried._asdict(), "clauses": [each._asdict() for each in tried.clauses]}
 
 
-def _stored(endpoint: Endpoint, topic: bytes, pointer: int) -> Message:
-    """Return a message that lies on the server.
+def _stored(endpoint: Endpoint, topic: bytes, pointer: int, decoding: Decode) -> Message:
+    """Return a message that lies on the server, in whichever partition of the topic.
 
     Raises:
         OptionError: there is none at the pointer.
     """
     with endpoint.looking() as connection:
         found = connection.find_topic(topic)
-        read = connection.read(topic, max(pointer - 1, 0), 1)
-    if not read or read[0][0] != pointer:
-        raise OptionError("--pointer", pointer, "that of a message of the topic")
-    value: bytes | None = bytes(read[0][1])
-    key, headers = None, None
-    if found is not None and found.is_told and found.properties.envelope:
-        key, value, headers = decode(read[0][1])
-    return Message(topic_text(topic), pointer, value, key, headers)
+        names, has_envelope = [topic], False
+        if found is not None and found.is_told:
+            names = [each.topic for each in found.partitions]
+            has_envelope = found.properties.envelope
+        for name in names:
+            for at, message in connection.read(name, max(pointer - 1, 0), 1):
+                if at == pointer:
+                    columns = columns_of(topic, [at], [bytes(message)], is_enveloped=has_envelope)
+                    return columns.message(0, decoding)
+    raise OptionError("--pointer", pointer, "that of a message of the topic")
 
 
 def _pair(text: str) -> tuple[str, bytes]:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from poe.protocol import socket as connect
+from poe.protocol.envelope import encode
 from tests.cli.processes import Background, complaint, poe_here
 from tests.mapping.test_document import COMPLETE
 from tests.waiting import wait_until
@@ -151,6 +152,19 @@ def test_a_message_on_a_server_is_explained(file, server):
     assert lines(run)[-1] == "becomes\tto orders.vip (rule vip)"
     run = poe_here("mapping", "explain", file, *where, pointer + 1, port=server.port)
     assert "use that of a message of the topic" in complaint(run)
+
+
+@pytest.mark.slow
+def test_a_message_of_any_partition_is_explained_as_one_of_the_topic(file, server):
+    file.write_text(ORDERS.replace('id = "vip"', 'id = "vip"\ntopic = "orders"', 1))
+    with connect("127.0.0.1", server.port) as connection:
+        connection.create_topic(b"orders", partitions=2, envelope=True)
+        order = encode(b"k", b'{"type": "order", "amount": 500}')
+        pointers = [connection.write(b"orders-%d" % number, [order]) for number in range(2)]
+    for pointer in pointers:
+        where = ("--topic", "orders", "--pointer", pointer)
+        run = poe_here("mapping", "explain", file, *where, port=server.port)
+        assert lines(run)[-1] == "becomes\tto orders.vip (rule vip)"
 
 
 @pytest.mark.slow
