@@ -1,5 +1,6 @@
 """Looks at all rules together: those that go round in circles, and those that nothing reaches."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
@@ -112,34 +113,108 @@ _OTHER_NAMES: Final = {
 
 
 def _unreached(rules: RuleSet) -> Iterator[str]:
-    for at, rule in enumerate(rules.rules):
+    earlier = _Earlier()
+    for rule in rules.rules:
         where = f"{rule.place}: " if rule.place else ""
         name = f"{where}rule {rule.id!r} is never reached"
         wanted = _topics_of(rule.topic)
         if not any(may_meet(one, other) for one in wanted for other in rules.source.topics):
             yield f"{name}: the mapping does not read {', '.join(wanted)}"
         elif rules.match == "first":
-            before = next((each for each in rules.rules[:at] if _covers(each, rule)), None)
+            before = earlier.covering(rule)
             if before is not None:
                 yield f"{name}: whatever meets it meets rule {before.id!r}, which comes before"
+            earlier.add(rule)
+
+
+class _Earlier:
+    """Rules that come before others, by a part that what they cover has to have, too.
+
+    So few of thousands are compared with each that comes.
+    """
+
+    def __init__(self) -> None:
+        self._rules: list[Rule] = []
+        self._by_part: defaultdict[_Part, list[int]] = defaultdict(list)
+        self._of_all: list[int] = []
+
+    def add(self, rule: Rule) -> None:
+        """Take one more."""
+        wanted = list(_wanted(_conditions(rule), ()))
+        # What fewest others are known by: many may want the same of one field.
+        parts = min(wanted, key=lambda each: max(len(self._by_part[p]) for p in each), default=None)
+        for known in [self._of_all] if parts is None else (self._by_part[p] for p in parts):
+            known.append(len(self._rules))
+        self._rules.append(rule)
+
+    def covering(self, rule: Rule) -> Rule | None:
+        """Return the first of them that all messages meet which meet a rule."""
+        near = {
+            each for part in _parts(_conditions(rule), ()) for each in self._by_part.get(part, ())
+        }
+        for number in sorted(near.union(self._of_all)):
+            if _covers(self._rules[number], rule):
+                return self._rules[number]
+        return None
+
+
+_Part = tuple[tuple[str, ...], str]
+"""Where in the conditions of a rule, and what."""
+
+
+def _conditions(rule: Rule) -> dict[str, Any]:
+    names = ("topic", "key_is", "header", "body", "when")
+    return {name: each for name in names if (each := getattr(rule, name)) is not None}
+
+
+def _wanted(data: Any, place: tuple[str, ...]) -> Iterator[list[_Part]]:  # noqa: ANN401 - a pattern
+    """Yield parts of which all that `data` covers has one, for each of its ends."""
+    if isinstance(data, dict) and data:
+        for name, each in data.items():
+            yield from _wanted(each, (*place, name))
+    elif isinstance(data, list):
+        yield [(place, repr(each)) for each in (data, *data)]
+    elif place:
+        yield [(place, repr(data))]
+
+
+def _parts(data: Any, place: tuple[str, ...]) -> Iterator[_Part]:  # noqa: ANN401 - a pattern
+    if isinstance(data, dict):
+        yield place, "{}"
+        for name, each in data.items():
+            yield from _parts(each, (*place, name))
+    else:
+        yield place, repr(data)
 
 
 def _covers(wide: Rule, narrow: Rule) -> bool:
     """Return whether all messages that meet one rule certainly meet another one."""
-    return all(
-        (one := getattr(wide, name)) is None or _is_part(one, getattr(narrow, name))
-        for name in ("topic", "key_is", "header", "body", "when")
-    )
+    return _is_part(_conditions(wide), _conditions(narrow))
 
 
 def _is_part(wide: Any, narrow: Any) -> bool:  # noqa: ANN401 - patterns
     if isinstance(wide, dict) and isinstance(narrow, dict):
-        return "not" not in wide and all(
-            name in narrow and _is_part(each, narrow[name]) for name, each in wide.items()
+        is_other_kind = not wide and not narrow.keys().isdisjoint(OPERATORS)  # a map, or a value
+        return (
+            "not" not in wide
+            and not is_other_kind
+            and all(
+                name in narrow
+                and (_is_same if name in _OF_VALUES else _is_part)(each, narrow[name])
+                for name, each in wide.items()
+            )
         )
     if isinstance(wide, list) and not isinstance(narrow, (dict, list)):
-        return narrow in wide
-    return type(wide) is type(narrow) and bool(wide == narrow)
+        return any(_is_same(each, narrow) for each in wide)
+    return _is_same(wide, narrow)
+
+
+def _is_same(wide: Any, narrow: Any) -> bool:  # noqa: ANN401 - patterns
+    return repr(wide) == repr(narrow)  # of one type, too: true is not 1
+
+
+_OF_VALUES: Final = frozenset({"eq", "ne"})
+"""Operators whose operand is no pattern: a map there has those fields alone."""
 
 
 def _topics_of(pattern: Any) -> Sequence[str]:  # noqa: ANN401 - a pattern

@@ -1,8 +1,10 @@
 """Rules that nothing reaches are warned of."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from poe.mapping import Mapping
+from poe.mapping import Mapping, checks
 from poe.mapping.checks import may_meet, warnings
 
 
@@ -39,11 +41,73 @@ def test_a_rule_behind_one_that_takes_all_of_it_is_never_reached(rules):
         [{"body": {"x": 1}}, {"body": {"x": {"gt": 0}}}],
         [{"body": {"x": {"not": 1}}}, {"body": {"x": {"not": 1, "exists": True}}}],
         [{"topic": "orders"}, {"body": {"x": 1}}],
+        [{"body": {"x": [True]}}, {"body": {"x": 1}}],
+        [{"body": {"x": {"eq": {"y": 1}}}}, {"body": {"x": {"eq": {"y": 1, "z": 2}}}}],
+        [{"body": {"x": {"ne": {"y": 1}}}}, {"body": {"x": {"ne": {"y": 1, "z": 2}}}}],
+        [{"body": {"x": {"eq": [1]}}}, {"body": {"x": {"eq": [True]}}}],
+        [{"body": {"x": {"eq": [1, 2]}}}, {"body": {"x": {"eq": 1}}}],
+        [{"body": {"x": {}}}, {"body": {"x": {"gt": 1}}}],
     ],
     ids=str,
 )
 def test_others_are(rules):
     assert warnings(mapping(*rules)) == []
+
+
+VALUES = st.recursive(
+    st.sampled_from([1, True, "a", {"gt": 1}, {"eq": {"x": 1}}, {"exists": True}]),
+    lambda each: (
+        st.lists(each, min_size=1, max_size=2)
+        | st.dictionaries(st.sampled_from(["x", "y"]), each, max_size=2)
+        | st.fixed_dictionaries({"any": each})
+        | st.fixed_dictionaries({"not": each})
+    ),
+    max_leaves=4,
+)
+CONDITIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "topic": st.sampled_from(["orders", "web.*", ["orders", "web.a"]]),
+        "key_is": st.sampled_from(["k", ["k", "l"]]),
+        "body": VALUES,
+    },
+)
+
+
+@given(st.lists(CONDITIONS, max_size=6))
+def test_each_rule_is_told_that_one_before_it_covers_whatever_it_is_known_by(conditions):
+    rules = mapping(*conditions)
+    told = set()
+    for at, rule in enumerate(rules.rules):
+        before = [each.id for each in rules.rules[:at] if checks._covers(each, rule)]  # noqa: SLF001
+        if before:
+            told.add(
+                f"rule {rule.id!r} is never reached: whatever meets it meets rule "
+                f"{before[0]!r}, which comes before"
+            )
+    assert set(warnings(rules)) == told
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        lambda n: {"body": {"type": f"t{n}", "amount": {"gt": 5}}},
+        lambda n: {"body": {"type": "order", "amount": {"gt": n}}},
+        lambda n: {"topic": "orders", "when": f"body.x == {n}"},
+        lambda n: {"body": {"type": [f"a{n}", f"b{n}"]}},
+    ],
+)
+def test_of_many_rules_few_are_compared_with_each(condition, monkeypatch):
+    compared = []
+    covers = checks._covers  # noqa: SLF001 - what is counted
+
+    def counted(wide, narrow):
+        compared.append(wide.id)
+        return covers(wide, narrow)
+
+    monkeypatch.setattr(checks, "_covers", counted)
+    assert warnings(mapping(*map(condition, range(300)))) == []
+    assert len(compared) <= 300
 
 
 @pytest.mark.parametrize(
