@@ -63,6 +63,8 @@ class Judge:
         if held is not None:
             return Judged(Decided(batch, {}), {}, held)
         letters, again = self._sorted(decisions, attempts)
+        if batch.topic == self.dead_topic:  # it is there: a copy would come again, and for ever
+            letters = []
         puts, counts = dict(decisions.puts), Counter(decisions.counts)
         if letters:
             fallen = {each.place: each for each in sorted(letters)}
@@ -80,7 +82,7 @@ class Judge:
         if has_waited:
             batch = _as_it_came(batch)
         then = self._rules.on_error.then if rule else "dead"
-        if then != "dead":
+        if then != "dead" or batch.topic == self.dead_topic:
             return Judged(Decided(batch, {}), {(rule, then): 1})
         letter = Fallen(0, rule, reason)
         put = self._letters(batch, [letter], {0: attempts}, has_waited=has_waited)

@@ -183,6 +183,21 @@ def test_a_message_that_ended_processes_is_dead_whatever_the_file_says_of_errors
     assert set(judged.decided.puts) == {b"m.dead"}
 
 
+@pytest.mark.parametrize("retries", ["ordered", "unordered"])
+def test_a_letter_that_is_dead_again_stays_where_it_is(retries):
+    """A mapping that may go in circles would read its copy next, and put another one, for ever."""
+    judging = judge(loop=True, retries=retries, on_error=OnError(retry=retries == "unordered"))
+    judged = judging.judge(batch(b"a", b"bad", topic=b"m.dead"))
+    if retries == "unordered":
+        waiting = judged.decided.puts[b"m.retry"]
+        again = Columns(b"m.retry", [77], waiting.values, None, waiting.headers)
+        judged = judging.judge(again)
+    assert b"m.dead" not in judged.decided.puts
+    given_up = judging.give_up(batch(b"bad", topic=b"m.dead"), "", "why", 1)
+    assert not given_up.decided.puts
+    assert given_up.counts == {("", "dead"): 1}
+
+
 def test_pieces_are_decided_as_the_whole_is():
     values = [b"bad %d" % number if number % 97 == 0 else b"%d" % number for number in range(5000)]
     compiled = rules().compile()
