@@ -60,11 +60,10 @@ class InThread:
                 raise FunctionsHang(self._call.name)
             thread = _Thread(self._call.function, messages[len(answers) :])
             thread.start()
-            if thread.wait(self._call.timeout_s):
-                answers += thread.answers
-            else:
+            thread.wait(self._call.timeout_s)
+            answers += thread.answers
+            if len(answers) < len(messages):
                 self._left.append(thread)
-                answers += thread.leave()
                 answers.append(Answer(None, f"it took longer than {self._call.timeout_s:g} s"))
         return answers
 
@@ -91,20 +90,15 @@ class _Thread(threading.Thread):
                 self.answers.append(answer)
                 self._began_s = time.monotonic()
 
-    def wait(self, timeout_s: float) -> bool:
-        """Wait to the end; return whether that came before a call took too long."""
+    def wait(self, timeout_s: float) -> None:
+        """Wait to the end, or until a call takes too long: what it says then is not looked at."""
         while self.is_alive():
-            left_s = timeout_s - (time.monotonic() - self._began_s)
-            if left_s <= 0:
-                return False
+            with self._lock:
+                left_s = timeout_s - (time.monotonic() - self._began_s)
+                self._is_left = left_s <= 0
+            if self._is_left:
+                return
             self.join(left_s)
-        return True
-
-    def leave(self) -> list[Answer]:
-        """Return what there is; whatever comes now is not looked at any more."""
-        with self._lock:
-            self._is_left = True
-            return self.answers
 
 
 class InProcess:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from poe.mapping.function_file import Answer, find_function
-from poe.mapping.functions import HANGING_MAX, FunctionsHang, InProcess, InThread
+from poe.mapping.functions import HANGING_MAX, FunctionsHang, InProcess, InThread, _Thread
 from poe.mapping.message import Message
 from poe.mapping.rule import Call
 from tests.python_process import environment
@@ -65,6 +65,21 @@ def test_a_call_that_hangs_is_left_and_the_rest_goes_on():
             runner.run(messages(*[b"hang"] * HANGING_MAX))
     finally:
         let_go.set()
+
+
+def test_a_call_that_comes_back_when_it_was_just_given_up_has_one_answer(monkeypatch):
+    let_go = threading.Event()
+    wait = _Thread.wait
+
+    def wait_and_let_go(self, timeout_s):
+        found = wait(self, timeout_s)
+        let_go.set()
+        self.join()
+        return found
+
+    monkeypatch.setattr(_Thread, "wait", wait_and_let_go)
+    call = Call(function=lambda _: let_go.wait(), name="f", timeout_s=0.01)
+    assert InThread(call).run(messages(b"a")) == [Answer(None, "it took longer than 0.01 s")]
 
 
 FUNCTION = """
