@@ -366,9 +366,10 @@ class Unit:
         plan = replace(self._plan(rules, columns), spread=spread_of(targets))
         try:
             plan.encode()
-        except PlanTooLarge:
+        except PlanTooLarge as error:
             if len(columns.pointers) == 1:
-                raise
+                yield from self._give_up(rules, columns, "", str(error))
+                return
             yield from self._deal(rules, _head(columns, len(columns.pointers) // 2))
             return
         yield from self._commit_and_store(plan, judged, columns)

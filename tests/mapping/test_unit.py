@@ -7,8 +7,9 @@ from functools import partial
 import pytest
 
 from poe.mapping import unit as units
-from poe.mapping.plan import Plan
-from poe.mapping.unit import Unit
+from poe.mapping.decision import Put
+from poe.mapping.plan import Decided, Plan, Sent, Target
+from poe.mapping.unit import Judged, Unit
 from tests.mapping import simulated_mapping
 from tests.mapping.simulated_mapping import World
 
@@ -176,3 +177,44 @@ def test_a_message_over_which_processes_end_is_alone_in_the_end_and_given_up(mon
     expected[b"dead 20"] = 1
     assert world.stored() == +expected
     assert deaths < 5 + 6  # halves of 16, and each time that it was alone
+
+
+def test_a_message_for_more_topics_than_a_plan_has_room_for_is_given_up_and_others_go_on():
+    names = [b"t%d" % number for number in range(200)]
+
+    class Wide(simulated_mapping.SimulatedRules):
+        def judge(self, batch):
+            puts = {
+                name: Put([place], [value], None, None)
+                for place, value in enumerate(batch.values)
+                for name in (names if value == b"3" else names[:2])
+            }
+            return Judged(Decided(batch, puts), {})
+
+    world = World(0, count=5)
+    rules = Wide(1, world.rng, {})
+    work = Unit("m", units.Grant(b"source", 1, 0), lambda: rules, 8, process=b"1").work()
+    plans: list[Plan] = []
+    stored: list[Sent] = []
+    answer: object = None
+    while True:
+        match effect := work.send(answer):
+            case units.Read(first, last, limit, is_to_wait):
+                if is_to_wait:
+                    break
+                answer = world._read(first, last, limit)  # noqa: SLF001 - what there is to read
+            case units.Describe(topics):
+                answer = {each: Target((each, each + b"-1"), False) for each in topics}
+            case units.Commit(_, data):
+                plans.append(Plan.decode(data))
+                answer = True
+            case _:
+                stored += effect.puts if isinstance(effect, units.Store) else ()
+                answer = None
+    [given_up] = [each for each in plans if each.reason is not None]
+    assert (given_up.last, given_up.count) == (3, 1)
+    assert "onto too many topics" in str(given_up.reason)
+    assert plans[-1].first == 5
+    assert [each.messages for each in stored if each.topic.startswith(simulated_mapping.DEAD)] == [
+        [b"3"]
+    ]
