@@ -57,7 +57,7 @@ _GO: Final = "go"
 _LOOK_S: Final = 1.0
 _SHUTDOWN_S: Final = 10.0
 _REQUEST_S: Final = 30.0
-_FINAL: Final = (*NOT_LET_IN, NotAuthorized, NotReplicated, GroupMismatch, OptionError)
+_FINAL: Final = (*NOT_LET_IN, NotAuthorized, NotReplicated, OptionError)
 _REFUSED: Final = (UnknownPlan, RulesChanged)
 
 
@@ -94,7 +94,7 @@ def _check_same(old: RuleSet, new: RuleSet) -> None:
     """
     for name in ("name", "source", "start", "retries"):
         if getattr(old, name) != getattr(new, name):
-            raise OptionError(name, getattr(new, name), "what it was, or start the mapping anew")
+            raise OptionError(name, getattr(new, name), "what it was, as long as the mapping runs")
 
 
 class Worker(GenServer):
@@ -151,6 +151,8 @@ class Member(GenServer):
             return
         try:
             await self.run_blocking(self._units.open)
+        except GroupMismatch as error:
+            self._station.refusal = _told_of_group(error, self._station)
         except _FINAL as error:
             self._station.refusal = error
         except (PoeError, RuntimeError):
@@ -167,6 +169,18 @@ class Member(GenServer):
         """Let go of all."""
         del reason
         await self.run_blocking(self._units.close)
+
+
+def _told_of_group(error: GroupMismatch, station: Station) -> PoeError:
+    """Return what to do where the group was made for other topics, which never change."""
+    if error.what != "topics":
+        return error
+    has, _, _ = str(error).partition(";")
+    allowed = (
+        f"what the mapping was first run with, and the same `retries` ({has}); or another name; or "
+        f"`poe group delete {station.group}`, after which it begins anew, at its `start`"
+    )
+    return OptionError("source.topics", list(station.rules.source.topics), allowed)
 
 
 class Units:

@@ -7,7 +7,7 @@ import pytest
 
 from poe.client import Consumer
 from poe.client.group.dead_letter import DeadLetter
-from poe.errors import Overloaded, RulesChanged
+from poe.errors import OptionError, Overloaded, RulesChanged
 from poe.mapping import Columns, Drop, RuleSet, Stop, load
 from poe.mapping.doors import Doors, Place, Signals, Status, now_us
 from poe.mapping.judge import Judge
@@ -242,6 +242,20 @@ def test_a_batch_that_was_planned_with_other_rules_is_refused(server, names):
         runner.join(20)
     with run(server, rule_set, options=replace(OPTIONS, may_repeat=True)):
         wait_until(lambda: len(stored(server, target)) == 3, 20)
+
+
+@pytest.mark.parametrize("other", ["source", "retries"])
+def test_what_its_group_was_not_made_for_is_refused_with_a_way_out(server, names, other):
+    source, target = names
+    put(server, source, [1])
+    with run(server, rules(names)):
+        wait_until(lambda: stored(server, target), 20)
+    changed = {"source": Source(topics=(source, f"{source}2")), "retries": "unordered"}
+    rule_set = rules(names, **{other: changed[other]})
+    with run(server, rule_set) as runner, pytest.raises(OptionError) as refused:
+        runner.join(20)
+    assert f"has topics '{source}', not '{source}', '" in str(refused.value)
+    assert f"poe group delete mapping.m{source}" in str(refused.value)
 
 
 def test_the_node_knows_what_runs(server, names):
