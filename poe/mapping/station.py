@@ -115,6 +115,8 @@ class Run:
                 grant = Grant(place.unit, place.generation, pointer, data)
             case _:
                 start = doors.start(station.rules.start)
+                if start is None:
+                    return True
                 grant = Grant(place.unit, place.generation, start)
         self.status.pointer = grant.pointer
         unit = Unit(

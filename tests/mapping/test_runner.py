@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from socket import socket
 
 import pytest
 
@@ -14,7 +15,7 @@ from poe.mapping.judge import Judge
 from poe.mapping.plan import Plan
 from poe.mapping.rule import Call, OnError, Route, Rule, Source
 from poe.mapping.runner import Runner
-from poe.mapping.station import RunOptions
+from poe.mapping.station import Run, RunOptions, Station
 from poe.mapping.unit import Read
 from poe.mapping.watch import Watch
 from poe.protocol.envelope import encode
@@ -290,6 +291,17 @@ def test_the_group_is_as_far_as_the_mapping(server, names):
     assert [each["messages"] for each in lag.values()] == [0]
     with Consumer(server.url, source, group="another") as consumer:
         assert len(list(consumer)) == 10
+
+
+def test_a_unit_that_is_to_go_while_its_group_cannot_be_asked_where_to_begin_goes(names):
+    source = names[0].encode()
+    with socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        server = Server(*nobody.getsockname())
+        place = Place([server], "mapping.m", b"m" * 16, 1, source, source)
+        one = Run(Station(place.servers, rules(names, start="newest"), OPTIONS), place, None)
+        one.signals.leave.set()
+        assert one.work() is True
 
 
 def test_a_topic_that_is_made_only_now_is_read_as_it_was_made(server, names):
