@@ -17,6 +17,7 @@ from poe.mapping.station import Station, logger
 from poe.protocol.pipeline_report import (
     QUERIES_MAX,
     RULES_MAX,
+    TEXT_MAX,
     PipelineReport,
     QueryReport,
     RuleReport,
@@ -119,5 +120,10 @@ class Reporter(GenServer):
             rows_per_s=rate,
             lag_s=lag_s if status.pointer else None,
             batch=status.batches,
-            last_error=status.reason,
+            last_error=_sent(status.reason),
         )
+
+
+def _sent(reason: str) -> str:
+    """Return as much of a reason as is told; halves of surrogate pairs are in no frame."""
+    return reason[:TEXT_MAX].encode("utf-8", "backslashreplace").decode()

@@ -274,6 +274,29 @@ def test_the_node_knows_what_runs(server, names):
         wait_until(lambda: rule_counts(server, name).get("all") == {"to": 3}, 20)
 
 
+def test_the_node_knows_why_it_waits_whatever_the_reason_holds(server, names):
+    """Without a report it cannot be stopped from there, either."""
+    source, _ = names
+
+    def bad(message):
+        raise ValueError(message.value.decode("utf-8", "surrogateescape"))
+
+    server.node.put(source, b'{"number": 1}\xff')
+    on_error = OnError(retry=5, backoff_s=(60, 60))
+    rule_set = rules(names, bad, on_error=on_error, undecodable="otherwise")
+    rule_set = replace(rule_set, rules=(replace(rule_set.rules[0], body=None),))
+    with run(server, rule_set) as runner:
+        name = f"{runner.station.rules.name} "
+        wait_until(
+            lambda: any(
+                each["queries"][0]["last_error"].startswith('f: ValueError: {"number": 1}\\udcff, ')
+                for each in server.node.control("pipelines")
+                if each["name"].startswith(name)
+            ),
+            20,
+        )
+
+
 def rule_counts(server, name):
     """Return what the node knows of each rule of a mapping."""
     told = [
