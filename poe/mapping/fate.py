@@ -9,7 +9,7 @@ from poe.errors.short_text import short_repr
 from poe.errors.timeout import FOR_EVER_S
 from poe.mapping.action import Dead, Drop, Ok, Retry, Stop, To
 from poe.mapping.decoding import Decode
-from poe.mapping.functions import FunctionsHang, runner_of
+from poe.mapping.functions import FunctionsHang, Runner
 from poe.mapping.ledger import Ledger
 from poe.mapping.message import Message, topic_bytes
 from poe.mapping.pattern import compile_pattern
@@ -22,8 +22,8 @@ Apply = Callable[[Ledger, Sequence[int]], None]
 """Note what becomes of the messages at some places."""
 
 
-def compile_fate(rule: str, fate: Fate, decode: Decode) -> Apply:
-    """Return what does with messages as a rule says.
+def compile_fate(rule: str, fate: Fate, decode: Decode, runner: Runner | None = None) -> Apply:
+    """Return what does with messages as a rule says; `runner` calls its function, if it has one.
 
     Raises:
         InvalidMapping: a name of a topic, or a template, is none.
@@ -32,7 +32,8 @@ def compile_fate(rule: str, fate: Fate, decode: Decode) -> Apply:
         case Route():
             return _Routing(rule, fate, decode).apply
         case Call():
-            return _Calling(rule, fate, decode).apply
+            assert runner is not None, "who calls it"
+            return _Calling(rule, fate, decode, runner).apply
     return lambda ledger, places: _note(ledger, rule, fate, places)
 
 
@@ -142,10 +143,10 @@ class _Routing:
 
 
 class _Calling:
-    def __init__(self, rule: str, call: Call, decode: Decode) -> None:
+    def __init__(self, rule: str, call: Call, decode: Decode, runner: Runner) -> None:
         self._rule = rule
         self._call = call
-        self._runner = runner_of(call)
+        self._runner = runner
         self._decode = decode
         route = call.route
         self._routing = None if route is None else _Routing(rule, route, decode)

@@ -38,6 +38,9 @@ class Runner(Protocol):
             FunctionsHang: too many calls have not come back.
         """
 
+    def close(self) -> None:
+        """End what it has for that; nobody asks it again."""
+
 
 def runner_of(call: Call) -> Runner:
     """Return what calls a function as a rule wants it."""
@@ -66,6 +69,9 @@ class InThread:
                 self._left.append(thread)
                 answers.append(Answer(None, f"it took longer than {self._call.timeout_s:g} s"))
         return answers
+
+    def close(self) -> None:
+        """Do nothing: threads that were left alone cannot be ended; see `Runner`."""
 
 
 class _Thread(threading.Thread):
@@ -112,3 +118,7 @@ class InProcess:
     def run(self, messages: Sequence[Message]) -> list[Answer]:
         """Return what the function says of each message; see `Runner`."""
         return [Answer(*each) for each in self._process.ask(messages)]
+
+    def close(self) -> None:
+        """End the process; see `Runner`."""
+        self._process.close()

@@ -50,6 +50,10 @@ class Judge:
         self.dead_topic = compiled.rules.dead_topic
         self.retry_topic = topic_bytes(f"{compiled.rules.name}.retry")
 
+    def close(self) -> None:
+        """End the processes of functions; nobody asks it again."""
+        self._compiled.close()
+
     def judge(self, batch: Columns) -> Judged:
         """Decide about a batch; see `Rules`."""
         attempts = None

@@ -15,6 +15,7 @@ from poe.mapping.decision import Decisions
 from poe.mapping.decoding import Decode
 from poe.mapping.expression import Cel, Expressions
 from poe.mapping.fate import Apply, compile_fate
+from poe.mapping.functions import runner_of
 from poe.mapping.ledger import Ledger
 from poe.mapping.matcher import DECODING, Matcher
 from poe.mapping.message import Columns, Message, topic_bytes, topic_text
@@ -156,16 +157,24 @@ class Compiled:
                     place=f"rule {each!r}: id", problem=f"{problem}; use another name"
                 )
         self._conditions = {each.id: Condition(each, expressions) for each in rules.rules}
-        self._fates = {
-            each.id: compile_fate(each.id, each.fate, rules.decode) for each in rules.rules
+        self._runners = {
+            each.id: runner_of(each.fate) for each in rules.rules if isinstance(each.fate, Call)
         }
-        fates = [*(each.fate for each in rules.rules), rules.otherwise]
-        self.has_functions = any(isinstance(each, Call) for each in fates)
+        self._fates = {
+            each.id: compile_fate(each.id, each.fate, rules.decode, self._runners.get(each.id))
+            for each in rules.rules
+        }
+        self.has_functions = bool(self._runners)
         """Whether messages are handed to functions."""
         self._otherwise = compile_fate(OTHERWISE, rules.otherwise, rules.decode)
         self._by_topic: dict[bytes, tuple[Matcher, Sequence[Apply]]] = {}
         self.hash = sha256(repr(_canonical(rules)).encode("utf-8", "surrogatepass")).digest()
         """Of all that decides: rules of the same hash decide the same."""
+
+    def close(self) -> None:
+        """End the processes of functions; nobody asks it again."""
+        for each in self._runners.values():
+            each.close()
 
     def decide(self, batch: Columns) -> Decisions:
         """Return what becomes of the messages of a batch, which are of one topic."""

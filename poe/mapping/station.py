@@ -108,6 +108,13 @@ class Run:
             PoeError: the last plan cannot be gone on with.
         """
         self.is_used = True
+        try:
+            return self._work()
+        finally:
+            if self._judges is not None:  # not when somebody collects what is left of this
+                self._judges[1].close()
+
+    def _work(self) -> bool:
         station, place = self.station, self.place
         doors = Doors(place, self._judge, self.status, self.signals, station.tell)
         match self._position:
@@ -134,5 +141,7 @@ class Run:
         """Return the rules of now, compiled for this unit alone."""
         rules = self.station.rules
         if self._judges is None or self._judges[0] is not rules:
+            if self._judges is not None:
+                self._judges[1].close()
             self._judges = rules, Judge(rules.compile(), now_us)
         return self._judges[1]

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from socket import socket
 
 import pytest
@@ -11,6 +12,7 @@ from poe.client.group.dead_letter import DeadLetter
 from poe.errors import OptionError, Overloaded, RulesChanged
 from poe.mapping import Columns, Drop, RuleSet, Stop, load
 from poe.mapping.doors import Doors, Place, Signals, Status, now_us
+from poe.mapping.function_file import find_function
 from poe.mapping.judge import Judge
 from poe.mapping.plan import Plan
 from poe.mapping.rule import Call, OnError, Route, Rule, Source
@@ -314,6 +316,34 @@ def test_the_group_is_as_far_as_the_mapping(server, names):
     assert [each["messages"] for each in lag.values()] == [0]
     with Consumer(server.url, source, group="another") as consumer:
         assert len(list(consumer)) == 10
+
+
+def test_processes_of_functions_end_with_their_rules_and_with_the_unit(server, names, tmp_path):
+    """Whatever still knows of the work, as an error that was raised meanwhile does."""
+    source, target = names
+    (tmp_path / "f.py").write_text(
+        "import os\n"
+        "from poe.mapping import To\n"
+        f"def f(message): return To('{target}', b'%d' % os.getpid())\n"
+    )
+    function = find_function(tmp_path, "f.py:f").function
+    call = Call(function=function, name="f.py:f", pure=True, isolation="process")
+    rule_set = replace(rules(names), rules=(Rule(id="all", fate=call),))
+
+    def pids():
+        return [int(each.value) for each in server.collected(target)]
+
+    put(server, source, [1])
+    with run(server, rule_set) as runner:
+        wait_until(lambda: len(pids()) == 1, 20)
+        [one] = runner.station.runs()
+        before = one._judges  # noqa: SLF001 - who knows of them
+        runner.station.rules = replace(rule_set, hops_max=7)
+        put(server, source, [2])
+        wait_until(lambda: len(pids()) == 2, 20)
+        wait_until(lambda: not Path(f"/proc/{pids()[0]}").exists(), 20)
+    wait_until(lambda: not Path(f"/proc/{pids()[1]}").exists(), 20)
+    assert before is not one._judges  # noqa: SLF001 - likewise
 
 
 def test_a_unit_that_is_to_go_while_its_group_cannot_be_asked_where_to_begin_goes(names):
