@@ -91,8 +91,8 @@ def run(  # noqa: PLR0913 - the options of a command
     checkpoint; functions, retries and stop are not for Spark.
     """
     start_logging(log_level)
-    rules = load(file)
     if on is On.SPARK:
+        rules = load(file)
         try:
             from poe.mapping.on_spark import pipeline_of  # noqa: PLC0415 - needs Spark
         except ModuleNotFoundError as error:
@@ -102,9 +102,10 @@ def run(  # noqa: PLR0913 - the options of a command
             pipeline, endpoint, master=master, available_now=available_now, config={}
         )
     tell_hangups()
-    options = RunOptions(may_repeat=may_repeat)
+    watch = Watch(file)
+    rules, options = watch.rules, RunOptions(may_repeat=may_repeat)
     where = endpoint.url.partition("://")[2]
-    with Runner(rules, endpoint.url, options, Watch(file, rules), **endpoint.options) as runner:
+    with Runner(rules, endpoint.url, options, watch, **endpoint.options) as runner:
         if not runner.wait_ready(_PATIENCE_S):
             write_error(f"no answer from {where} yet; waits until there is one")
             runner.wait_ready()

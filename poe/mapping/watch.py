@@ -12,16 +12,17 @@ from poe.security.file_stamp import FileStamp, stamps_of
 class Watch:
     """The file of a mapping.
 
-    Args:
-        path: of the file.
+    Attributes:
         rules: what it held when this was made.
+
+    Raises:
+        InvalidMapping, MappingExtraMissing: on construction, that cannot be used.
     """
 
-    def __init__(self, path: Path, rules: RuleSet) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
         self._seen: dict[Path, FileStamp | None] = {}
-        self._note(path)
-        self._note_functions(rules)
+        self.rules = self._read()
 
     def __call__(self) -> RuleSet | None:
         """Return other rules, if there are some; a file that was told wrong is told once.
@@ -31,11 +32,13 @@ class Watch:
         """
         if stamps_of(self._seen) == tuple(self._seen.values()):
             return None
+        return self._read()
+
+    def _read(self) -> RuleSet:
         # Before they are read: what is written meanwhile, or mends what is wrong, is seen next.
         self._seen = {}
         self._note(self._path)
         rules = load_noting(self._path, self._note)
-        rules.compile()
         self._note_functions(rules)
         for path in self._seen:
             check_as_imported(path)

@@ -10,7 +10,7 @@ import pytest
 from poe.client import Consumer
 from poe.client.group.dead_letter import DeadLetter
 from poe.errors import OptionError, Overloaded, RulesChanged
-from poe.mapping import Columns, Drop, RuleSet, Stop, load
+from poe.mapping import Columns, Drop, RuleSet, Stop
 from poe.mapping.doors import Doors, Place, Signals, Status, now_us
 from poe.mapping.function_file import find_function
 from poe.mapping.judge import Judge
@@ -211,8 +211,8 @@ def test_a_new_file_holds_from_the_next_batch_on_and_a_bad_one_not_at_all(server
 
     write(target)
     put(server, source, range(3))
-    first = load(path)
-    with run(server, first, Watch(path, first)) as runner:
+    watch = Watch(path)
+    with run(server, watch.rules, watch) as runner:
         wait_until(lambda: len(stored(server, target)) == 3, 20)
         path.write_text("name = ")
         wait_until(lambda: runner.station.notes, 20)

@@ -24,7 +24,7 @@ def path(tmp_path):
 
 
 def test_what_is_wrong_is_told_once_and_read_again_when_it_is_mended(path):
-    watch = Watch(path, load(path))
+    watch = Watch(path)
     assert watch() is None
     path.write_text("name = ")
     with pytest.raises(InvalidMapping, match="is no TOML"):
@@ -37,7 +37,7 @@ def test_what_is_wrong_is_told_once_and_read_again_when_it_is_mended(path):
 
 def test_so_is_a_file_of_functions_that_no_rule_had_before(path):
     functions = path.with_name("f.py")
-    watch = Watch(path, load(path))
+    watch = Watch(path)
     path.write_text(calling("f.py:f"))
     with pytest.raises(InvalidMapping, match="cannot be read"):
         watch()
@@ -56,7 +56,7 @@ def test_what_is_written_while_others_are_read_is_read_the_next_time(path):
     path.write_text(calling("f.py:f", "g.py:g"))
     first.write_text("def f(message): ...")
     second.write_text("def g(message): ...")
-    watch = Watch(path, load(path))
+    watch = Watch(path)
     second.write_text(
         "from pathlib import Path\n"
         "path = Path(__file__).with_name('f.py')\n"
@@ -65,6 +65,20 @@ def test_what_is_written_while_others_are_read_is_read_the_next_time(path):
         "def g(message): ...\n"
     )
     assert watch() is not None
+    assert watch() == load(path)
+    assert watch() is None
+
+
+def test_so_is_what_is_written_while_it_is_read_first(path):
+    path.write_text(calling("f.py:f"))
+    other = HEAD.replace("drop", "dead")
+    path.with_name("f.py").write_text(
+        "from pathlib import Path\n"
+        f"Path({str(path)!r}).write_text({other!r})\n"
+        "def f(message): ...\n"
+    )
+    watch = Watch(path)
+    assert len(watch.rules.rules) == 1
     assert watch() == load(path)
     assert watch() is None
 
@@ -95,7 +109,7 @@ def test_what_was_imported_stays_as_it_was_and_that_is_told(path, importing, mon
     functions.write_text("def f(message): return 1")
     path = importing(path, module)
     rules = load(path)
-    watch = Watch(path, rules)
+    watch = Watch(path)
     functions.write_text("def f(message): return 23")
     with pytest.raises(InvalidMapping, match="has changed since it was imported"):
         watch()
