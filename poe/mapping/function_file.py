@@ -25,10 +25,11 @@ class Answer(NamedTuple):
 
 
 class FoundFunction(NamedTuple):
-    """A function of a file, and the hash of what the file holds."""
+    """A function of a file."""
 
     function: Callable[..., Any]
     sha256: str
+    """Of what the file holds; and behind it of the one that the function was imported from."""
 
 
 def find_function(folder: Path, named: str) -> FoundFunction:
@@ -55,8 +56,11 @@ def find_function(folder: Path, named: str) -> FoundFunction:
     function = names.get(name)
     if not callable(function):
         raise InvalidMapping(place=f"{named!r}", problem=problem)
-    is_imported = not where.endswith(".py")
-    return FoundFunction(function, hash_of(path, is_imported=is_imported))
+    sha256 = hash_of(path, is_imported=not where.endswith(".py"))
+    home = file_of(function)
+    if home is not None and home != path.resolve():
+        sha256 += hash_of(home, is_imported=True)
+    return FoundFunction(function, sha256)
 
 
 def hash_of(path: Path, *, is_imported: bool) -> str:
@@ -91,11 +95,12 @@ def _hash_now(path: Path) -> str:
 
 
 def file_of(function: Callable[..., Any]) -> Path | None:
-    """Return the file in which a function stands."""
+    """Return the file in which a function stands; where it was decorated, not the decorator."""
     try:
-        return Path(inspect.getsourcefile(function) or "").resolve()
-    except TypeError:
+        found = inspect.getsourcefile(inspect.unwrap(function))
+    except (TypeError, ValueError):
         return None
+    return None if found is None else Path(found).resolve()
 
 
 def is_found_again(function: Callable[..., Any]) -> bool:

@@ -46,7 +46,7 @@ class Call:
     """As in `clicks.py:enrich`; of a function that was decorated, its own name."""
 
     sha256: str = ""
-    """Of the file that it stands in."""
+    """Of the file that it stands in, and of one that has it from there."""
 
     pure: bool = False
     """Whether for the same message it always returns the same."""

@@ -3,7 +3,10 @@
 import pytest
 
 from poe.errors import InvalidMapping
-from poe.mapping import load
+from poe.mapping import Message, load
+from poe.mapping.function_file import Answer
+from poe.mapping.functions import InProcess
+from poe.mapping.rule import Call
 from poe.mapping.watch import Watch
 
 HEAD = 'name = "m"\nsource = { topics = ["t"] }\notherwise = "drop"\n'
@@ -94,12 +97,20 @@ def importing_in_python(path, module):
     return path
 
 
+def importing_for_a_file(path, module):
+    path.with_name("f.py").write_text(f"from {module} import f")
+    path.write_text(calling("f.py:f"))
+    return path
+
+
 def importing_in_toml(path, module):
     path.write_text(calling(f"{module}:f"))
     return path
 
 
-@pytest.mark.parametrize("importing", [importing_in_python, importing_in_toml])
+@pytest.mark.parametrize(
+    "importing", [importing_in_python, importing_in_toml, importing_for_a_file]
+)
 def test_what_was_imported_stays_as_it_was_and_that_is_told(path, importing, monkeypatch):
     """Rules of a new hash, with functions of before, would have another process repeat a batch
     with others."""
@@ -117,3 +128,40 @@ def test_what_was_imported_stays_as_it_was_and_that_is_told(path, importing, mon
     assert load(path).compile().hash == rules.compile().hash
     functions.write_text("def f(message): return 1")
     assert watch() == rules
+
+
+DECORATOR = """
+import functools
+
+def plus(function):
+    @functools.wraps(function)
+    def more(message):
+        return (function(message), "more")
+    return more
+"""
+
+
+def test_a_function_that_is_decorated_stands_where_it_was_written(path, monkeypatch):
+    """Not where the decorator does: it would have the same hash whatever it says."""
+    monkeypatch.syspath_prepend(path.parent)
+    path.with_name("decorator_of_a_test.py").write_text(DECORATOR)
+    path = path.with_name("m.py")
+
+    def written(answer):
+        path.write_text(
+            "from decorator_of_a_test import plus\n"
+            "from poe.mapping import Mapping\n"
+            'm = Mapping("m", source={"topics": ["t"]}, otherwise="drop")\n'
+            "@m.rule(pure=True, isolation='process')\n"
+            "@plus\n"
+            f"def f(message): return {answer}\n"
+        )
+        return load(path)
+
+    first, second = written(1), written(23)
+    assert first.compile().hash != second.compile().hash
+    [rule] = second.rules
+    assert isinstance(rule.fate, Call)
+    runner = InProcess(rule.fate)
+    assert runner.run([Message("t", 1, b"")]) == [Answer((23, "more"))]
+    runner.close()
