@@ -9,6 +9,8 @@ def vip(message: Message) -> Action:
 
 from collections.abc import Callable
 from collections.abc import Mapping as MappingOf
+from functools import partial
+from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
 from poe.errors import InvalidMapping
@@ -144,12 +146,17 @@ class Mapping:
             InvalidMapping: something is wrong; its place is named.
             MappingExtraMissing: a rule needs what is not installed.
         """
+        return self._rule_set_in(None)
+
+    def _rule_set_in(self, file: Path | None) -> RuleSet:
+        """Return the same of a mapping that a file has made."""
         values = {**self._values}
         if self._rules:
             values["rule"] = self._rules
         if self._tests:
             values["test"] = self._tests
-        rules = Definition(_plain(values), self._refuse, lambda _: "", _found).rule_set()
+        found = partial(_found, file)
+        rules = Definition(_plain(values), self._refuse, lambda _: "", found).rule_set()
         refuse_circles(rules)
         rules.compile()
         return rules
@@ -166,7 +173,7 @@ class Mapping:
         raise InvalidMapping(shown, why)
 
 
-def _found(function: object) -> tuple[Callable[..., Any], str, str]:
+def _found(file: Path | None, function: object) -> tuple[Callable[..., Any], str, str]:
     if not callable(function):
         raise InvalidMapping(repr(function), problem="is no function")
     path = file_of(function)
@@ -175,6 +182,8 @@ def _found(function: object) -> tuple[Callable[..., Any], str, str]:
     # Else it stands in the file of the mapping, which is run anew each time.
     is_imported = getattr(function, "__module__", "") != MODULE
     sha256 = "" if path is None else hash_of(path, is_imported=is_imported)
+    if file is not None and path != file:  # which may have said how it is made
+        sha256 += hash_of(file, is_imported=False)
     return function, f"{where}:{name}", sha256
 
 

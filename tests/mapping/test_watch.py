@@ -165,3 +165,28 @@ def test_a_function_that_is_decorated_stands_where_it_was_written(path, monkeypa
     runner = InProcess(rule.fate)
     assert runner.run([Message("t", 1, b"")]) == [Answer((23, "more"))]
     runner.close()
+
+
+@pytest.mark.parametrize("made", ["partial(dict, a={})", "answering({})", "Answering({})"])
+def test_a_function_that_a_mapping_makes_of_others_is_another_one_when_it_is_made_otherwise(
+    path, made, monkeypatch
+):
+    monkeypatch.syspath_prepend(path.parent)
+    path.with_name("made_for_a_test.py").write_text(
+        "def answering(answer): return lambda message: answer\n"
+        "class Answering:\n"
+        "    def __init__(self, answer): self.answer = answer\n"
+        "    def __call__(self, message): return self.answer\n"
+    )
+    path = path.with_name("m.py")
+    hashes = []
+    for answer in (1, 23):
+        path.write_text(
+            "from functools import partial\n"
+            "from made_for_a_test import Answering, answering\n"
+            "from poe.mapping import Mapping\n"
+            'm = Mapping("m", source={"topics": ["t"]}, otherwise="drop")\n'
+            f'm.rule("r", call={made.format(answer)}, pure=True)\n'
+        )
+        hashes.append(load(path).compile().hash)
+    assert hashes[0] != hashes[1]
