@@ -89,6 +89,8 @@ def _near_operators(data: Any, place: str, depth: int) -> Iterator[tuple[str, st
     if not isinstance(data, Mapping):
         return
     for name, each in data.items():
+        if name in _OF_VALUES:  # a value, whose fields are no patterns
+            continue
         if depth and len(data) == 1 and name not in OPERATORS and not name.startswith("."):
             found = _OTHER_NAMES.get(name.lower())
             if found is None and isinstance(each, int | float):

@@ -133,7 +133,16 @@ def test_a_field_that_is_called_nearly_as_an_operator_is_told(pattern, operator)
 
 @pytest.mark.parametrize(
     "pattern",
-    [{"note": "x"}, {"min": 1}, {"anyone": "x"}, {"gt": 1}, {".gt": 1}, {"a": 1, "gtt": 2}],
+    [
+        {"note": "x"},
+        {"eq": {"gtt": 1}},
+        {"ne": {1: 1}},
+        {"min": 1},
+        {"anyone": "x"},
+        {"gt": 1},
+        {".gt": 1},
+        {"a": 1, "gtt": 2},
+    ],
 )
 def test_fields_are_not(pattern):
     assert warnings(mapping({"body": {"amount": pattern}})) == []
