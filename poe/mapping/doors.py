@@ -9,6 +9,7 @@ from time import monotonic, time_ns
 from typing import Any, Final, Literal
 
 from poe.errors import (
+    InvalidMessage,
     NodeIsBehind,
     NotReplicated,
     PoeError,
@@ -19,7 +20,7 @@ from poe.errors import (
     UnknownTopic,
 )
 from poe.mapping.connection import Connection
-from poe.mapping.judge import Judge, run_of
+from poe.mapping.judge import Judge, letter_that_fits, run_of
 from poe.mapping.message import Columns, columns_of, topic_text
 from poe.mapping.plan import Sent, Target, topic_key
 from poe.mapping.unit import (
@@ -402,8 +403,17 @@ class Doors:
         """
         if self._connection.others_count and put.topic not in self._connection.known:
             self._found(socket, put.topic)
+        messages = put.messages
         with suppress(RepeatedPut, ProducerFenced):  # who has put behind it has first put this
-            socket.write(put.topic, put.messages, put.put_id)
+            try:
+                socket.write(put.topic, messages, put.put_id)
+            except InvalidMessage as error:
+                dead = self._targets.get(self._judge().dead_topic)
+                if dead is None or put.topic not in dead[1].partitions:
+                    raise
+                # With what is said of it a message may be larger than any may be.
+                messages = [letter_that_fits(each, error.message_max) for each in messages]
+                socket.write(put.topic, messages, put.put_id)
 
     def _until_done(self, call: Callable[[Socket], Any]) -> Any:  # noqa: ANN401 - what it returns
         """Return what a call returns, however long that takes; what fails, the next node is asked.

@@ -17,6 +17,7 @@ from poe.mapping.message import Columns, topic_bytes
 from poe.mapping.plan import Decided
 from poe.mapping.rule_set import ORIGIN, Compiled, number_in, onward
 from poe.mapping.unit import Held, Judged
+from poe.protocol.envelope import decode, encode
 
 RETRY_TOPIC: Final = "poe-retry-topic"
 """Header of a message that waits: the topic that it came from."""
@@ -268,6 +269,18 @@ def run_of(batch: Columns) -> int:
         (place for place, each in enumerate(headers) if _source(each) != source),
         len(batch.pointers),
     )
+
+
+def letter_that_fits(letter: bytes, size_max: int) -> bytes:
+    """Return a letter, without its message where there is no room for that: it is where it was."""
+    if len(letter) <= size_max:
+        return letter
+    told = {
+        name: value
+        for name, value in (decode(letter).headers or {}).items()
+        if name.startswith("poe.") and name != "poe.envelope"
+    }
+    return encode(None, b"", {**told, "poe.large": b"1"})
 
 
 def _source(headers: Headers) -> bytes:

@@ -9,6 +9,7 @@ import pytest
 
 from poe.client import Consumer
 from poe.client.group.dead_letter import DeadLetter
+from poe.client.group.redrive import redrive
 from poe.errors import OptionError, Overloaded, RulesChanged
 from poe.mapping import Columns, Drop, RuleSet, Stop
 from poe.mapping.doors import Doors, Place, Signals, Status, now_us
@@ -20,6 +21,7 @@ from poe.mapping.runner import Runner
 from poe.mapping.station import Run, RunOptions, Station
 from poe.mapping.unit import Read
 from poe.mapping.watch import Watch
+from poe.protocol import socket as connect
 from poe.protocol.envelope import encode
 from poe.protocol.server import Server
 from poe.testing import broker
@@ -131,6 +133,27 @@ def test_letters_and_what_waits_are_envelopes_on_topics_that_were_made_without_t
     letter = DeadLetter.of(found.value)
     assert (letter.topic, letter.attempts) == (source.encode(), 2)
     assert letter.message == b'{"number": 3}'
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_message_for_which_no_letter_has_room_holds_up_nothing_and_is_put_back(names, partitions):
+    source, target = names
+    with broker(message_max=1000) as small:
+        small.node.create_topic(source, partitions=partitions)
+        part = source if partitions == 1 else f"{source}-1"
+        large = b"x" * 1000
+        small.node.put_many(part, [b"{", large, b'{"number": 7}'])
+        rule_set = rules(names)
+        with run(small, rule_set):
+            wait_until(lambda: stored(small, target) == [7], 20)
+        letters = [each.headers or {} for each in small.collected(f"{rule_set.name}.dead")]
+        assert [b"no json" in each["poe.reason"] for each in letters] == [True, True]
+        assert ["poe.large" in each for each in letters] == [False, True]
+        assert small.node.address is not None
+        with connect(*small.node.address) as connection:
+            assert redrive(connection, small.url, f"mapping.{rule_set.name}", {}) == (2, 0)
+        values = [each.value for each in small.collected(source)]
+        assert (values.count(large), values.count(b"{")) == (2, 2)
 
 
 def test_what_is_tried_again_in_order_holds_those_behind_it(server, names):

@@ -169,7 +169,7 @@ def put_back(
         place = places[origin]
         if place is None:
             passed_count += bool(origin)
-        elif message := _message(connection, letter):
+        elif message := _message(connection, letter, place.parts):
             part = _part_of(place.parts, message, origin)
             shared_out.setdefault(part, []).append(
                 _boxed(message) if place.has_envelope else message
@@ -220,12 +220,15 @@ def _part_of(parts: Sequence[bytes], message: bytes, origin: bytes) -> bytes:
     return parts[_BY_KEY.pick(key or b"", range(len(parts)))]
 
 
-def _message(connection: Socket, letter: DeadLetter) -> bytes | None:
+def _message(connection: Socket, letter: DeadLetter, parts: Sequence[bytes]) -> bytes | None:
     """Return the message of a letter; one that it has no room for is read where it was."""
     if letter.message is None and letter.pointer:
-        with suppress(CorruptRecord):
-            for pointer, message in connection.read(letter.topic, letter.pointer - 1, 1):
-                return message if pointer == letter.pointer else None
+        # A mapping's tell the topic alone, a queue's the stream.
+        for part in parts if letter.topic == letter.origin else [letter.topic]:
+            with suppress(CorruptRecord):
+                for pointer, message in connection.read(part, letter.pointer - 1, 1):
+                    if pointer == letter.pointer:
+                        return message
     return letter.message
 
 
