@@ -35,7 +35,10 @@ _records = attrgetter("records")
 
 
 def _raise(error: PoeError) -> Any:  # noqa: ANN401 - it returns nothing
-    raise error
+    try:
+        raise error
+    finally:
+        del error  # it refers to this frame
 
 
 class Exchange(NamedTuple, Generic[T]):

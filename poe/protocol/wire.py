@@ -366,7 +366,10 @@ class Wire:
             self.close(str(told))
             raise told from None
         if isinstance(reply, PoeError):
-            raise reply
+            try:
+                raise reply
+            finally:
+                del reply  # it refers to this frame
         return reply
 
     def _receive_frame(self, timeout_s: float | None) -> tuple[int, memoryview]:

@@ -2,6 +2,7 @@ import contextlib
 import socket as tcp
 import threading
 import time
+import weakref
 from functools import partial
 from itertools import islice
 from struct import pack
@@ -199,6 +200,30 @@ def test_refusal_is_raised_as_the_server_s_error_and_leaves_the_socket_usable():
                 socket.write("t", [b"m"])
             assert type(caught.value) is expected
         assert socket.write("t", [b"m"]) == 1
+
+
+class Held:
+    """What the caller's frame holds."""
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_refusal_keeps_nothing_of_its_caller():
+    def script(peer: Peer) -> None:
+        for _ in range(2):
+            peer.receive()
+            peer.send_error(401, "UnknownTopic", "no", topic=b"t")
+
+    def refused(ask):
+        held = Held()
+        with contextlib.suppress(UnknownTopic):  # `pytest.raises` would keep this frame
+            ask()
+            pytest.fail("it was not refused")
+        return weakref.ref(held)
+
+    with ScriptedServer(script) as server, poe.protocol.socket(port=server.port) as socket:
+        asks = partial(socket.write, "t", [b"m"]), partial(socket.read, "t", 0, 1)
+        held = [refused(ask) for ask in asks]
+    assert [each() for each in held] == [None, None]
 
 
 @pytest.mark.parametrize(
