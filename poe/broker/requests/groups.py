@@ -355,8 +355,9 @@ def _join(arguments: Arguments) -> dict[str, Any]:
 
 
 def _heartbeat(arguments: Arguments) -> dict[str, Any]:
-    wait_s = arg.number(arguments, "wait_s", WAIT_MAX_S) if "wait_s" in arguments else 0.0
-    return {**_fenced(arguments), "owned": arg.names(arguments, "owned"), "wait_s": wait_s}
+    wait_s = arg.number(arguments, "wait_s", arg.U32_MAX) if "wait_s" in arguments else 0.0
+    owned = arg.names(arguments, "owned")
+    return {**_fenced(arguments), "owned": owned, "wait_s": min(wait_s, WAIT_MAX_S)}
 
 
 def _leave(arguments: Arguments) -> dict[str, Any]:

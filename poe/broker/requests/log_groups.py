@@ -26,6 +26,7 @@ from poe.broker.access.permission import Need, check, first_refusal
 from poe.broker.appendix.message import GetRange
 from poe.broker.registry.log_groups_table import LOG_GROUPS_TOPIC, LogGroupsTable
 from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.requests import arguments as arg
 from poe.broker.requests.log_messages import LOGS, CreateLog
 from poe.broker.requests.needs import lease_needs, pattern_needs
 from poe.broker.requests.request_handler import WAIT_MAX_S, WAIT_SLICE_S, RequestHandler
@@ -243,8 +244,8 @@ async def _heartbeat(handler: RequestHandler, question: Question) -> Answered | 
     """Ask again and again, for a while each time: who coordinates may be another one by then."""
     actor, arguments = handler.actor, dict(question.arguments)
     left = arguments.get("wait_s", 0)
-    is_number = type(left) in {int, float} and 0 <= left <= WAIT_MAX_S
-    until_s = actor.monotonic_s() + (left if is_number else 0)
+    is_number = type(left) in {int, float} and 0 <= left <= arg.U32_MAX
+    until_s = actor.monotonic_s() + (min(left, WAIT_MAX_S) if is_number else 0)
     while True:
         left_s = until_s - actor.monotonic_s()
         slice_s = min(WAIT_SLICE_S, max(0.0, left_s))

@@ -29,6 +29,8 @@ _PAUSE_S = 0.5
 """After a heartbeat that has failed."""
 _CLOSE_S = 5.0
 """The end waits no longer for a server that does not answer."""
+BEAT_MAX_S = 60.0
+"""No server holds an answer back for longer: who is heard of less often would hear of news late."""
 
 _ANSWERS: Mapping[str, type] = {"group_commit": dict, "group_extend": list}
 """What is worked with in the background, where an error of its type would be heard of by nobody."""
@@ -257,7 +259,7 @@ class Membership:
 
     async def _join(self) -> None:
         told = await self._say("group_join", self._info.as_map())
-        self.beat_s = told.beat_s
+        self.beat_s = min(told.beat_s, BEAT_MAX_S)
         await self._work.heard(told.granted, ())
 
     async def _say(self, op: str, arguments: Mapping[str, Any], extra_s: float = 0.0) -> _Told:

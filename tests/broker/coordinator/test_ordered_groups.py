@@ -222,6 +222,13 @@ def test_a_heartbeat_is_held_back_until_there_is_something_to_say(tmp_path):
         assert answers[0]["keep"] == [b"orders"]
 
 
+def test_a_heartbeat_that_would_be_held_back_for_too_long_is_held_back_for_less(sim):
+    """Members of groups with long sessions ask so, and could not be heard of."""
+    ann = create(sim, options={"session_s": 3600})
+    ann.units = []
+    assert ann.beat(wait_s=1200.0)["keep"] == UNITS
+
+
 def test_what_the_disk_refuses_is_not_answered_and_not_lost(sim, monkeypatch):
     ann = create(sim)
     append = Segment.append

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from poe.broker.requests.request_handler import WAIT_MAX_S
 from poe.client.group import membership
 from poe.client.group.membership import MemberInfo, Membership
 from poe.errors import ConnectFailed, GroupFenced, PoeError, RemoteProtocolError
@@ -33,6 +34,7 @@ class Script:
         self._answers = list(answers)
         self.beats = 0
         self.ops: list[str] = []
+        self.waits: set[float] = set()
         self.is_away = False
         self.has_beaten = asyncio.Event()
         """Set after some heartbeats."""
@@ -45,8 +47,10 @@ class Script:
             raise ConnectFailed("host", 1, "refused")
         return await request(self)
 
-    async def control(self, op, **_):
+    async def control(self, op, **arguments):
         self.ops.append(op)
+        if "wait_s" in arguments:
+            self.waits.add(arguments["wait_s"])
         self.beats += op == "group_heartbeat"
         if self.beats > 3:
             self.has_beaten.set()
@@ -130,6 +134,19 @@ async def test_so_does_one_whose_group_tells_without_sense_who_its_members_are(
     async with asyncio.timeout(5):
         await script.has_beaten.wait()
     assert [type(each) for each in work.failures] == [RemoteProtocolError]
+    await joined.close()
+
+
+async def test_a_member_of_a_group_with_long_sessions_waits_no_longer_than_a_server_may(
+    monkeypatch,
+):
+    assert membership.BEAT_MAX_S <= WAIT_MAX_S
+    monkeypatch.setattr(membership, "BEAT_MAX_S", 0.01)
+    joined, script, _ = member({**JOINED, "heartbeat_s": 1200.0})
+    await joined.open()
+    async with asyncio.timeout(5):
+        await script.has_beaten.wait()
+    assert script.waits == {0.01}
     await joined.close()
 
 
