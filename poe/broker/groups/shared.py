@@ -384,6 +384,9 @@ class Shared:
 
     def floor(self, unit: bytes) -> int | None:
         """Return the pointer up to which all of a unit is done; None where it is not known."""
+        if self._image is not None:  # nobody has begun a new life with what was restored
+            known = self._image.units.get(unit)
+            return None if known is None else known.progress.floor
         progress = self._progress.get(unit)
         return None if progress is None else progress.floor
 

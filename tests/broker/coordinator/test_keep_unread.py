@@ -145,6 +145,18 @@ def test_after_a_restart_the_log_tells_what_is_read(sim):
     assert first(sim) is None
 
 
+def test_after_a_restart_so_it_does_of_a_queue_that_nobody_works_on(sim):
+    """What was done would be kept until somebody asks for its group."""
+    sim.node.create_topic("jobs", keep_unread=["billing"])
+    create(sim, "shared")
+    pointers = fill(sim)
+    sim.node.control("group_reset", group="billing", to={b"jobs": pointers[24]})
+    sim.stop()
+    sim.start()
+    expire(sim)
+    assert pointers[0] < first(sim) <= pointers[25]
+
+
 def test_as_long_as_nobody_knows_what_is_read_all_is_kept(sim, monkeypatch, quiet):
     sim.node.create_topic("jobs", keep_unread=["billing"])
     create(sim)
