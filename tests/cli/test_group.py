@@ -131,6 +131,19 @@ def test_a_dead_letter_that_is_too_large_to_hold_its_message_is_put_back_from_wh
         assert {queue.get().value for _ in messages} == set(messages)
 
 
+def test_such_messages_are_put_back_also_where_they_are_more_than_one_frame_may_be(serve):
+    node = serve(message_max=20_000, frame_max=65_536)
+    messages = [b"%d" % number * 20_000 for number in range(4)]
+    node.put_many("jobs", messages)
+    with Queue(url(node), "jobs", group_options=OPTIONS) as queue:
+        for _ in messages:
+            queue.get().dead("no way")
+        wait_until(lambda: node.control("group_lag", group="workers")[b"jobs"]["messages"] == 0)
+        redriven = poe_here("queue", "redrive", "workers", port=node.address[1])
+        assert redriven.stdout == b"4 messages put back\n"
+        assert {queue.get().value for _ in messages} == set(messages)
+
+
 @pytest.mark.parametrize("pointer", [b"9" * 5000, b"9" * 17, b"7", b"", b"x"])
 @pytest.mark.parametrize("topic", [b"jobs", b"x" * 300, b"gone", b"poe.groups", b""])
 def test_what_others_have_put_among_dead_letters_keeps_none_from_being_put_back(

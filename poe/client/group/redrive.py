@@ -157,7 +157,7 @@ def put_back(
     """
     places: dict[bytes, _Place | None] = {}
     shared_out: dict[bytes, list[bytes]] = {}
-    passed_count = 0
+    done_count = passed_count = 0
     for each in letters:
         try:
             letter = DeadLetter.of(each.content)
@@ -171,12 +171,15 @@ def put_back(
             passed_count += bool(origin)
         elif message := _message(connection, letter, place.parts):
             part = _part_of(place.parts, message, origin)
-            shared_out.setdefault(part, []).append(
-                _boxed(message) if place.has_envelope else message
-            )
+            content = _boxed(message) if place.has_envelope else message
+            done_count += 1
+            if letter.message is None:  # alone: few such letters tell of more than a frame holds
+                connection.write(part, [content])
+            else:
+                shared_out.setdefault(part, []).append(content)
     for part, messages in shared_out.items():
         connection.write(part, messages)
-    return Redriven(sum(map(len, shared_out.values())), passed_count)
+    return Redriven(done_count, passed_count)
 
 
 def _place(
