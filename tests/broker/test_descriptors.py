@@ -119,6 +119,20 @@ def test_who_can_have_no_file_is_told_so_and_nothing_is_stored(simulate, few_des
     assert [message for _, message in sim.read(b"t", 0, 10)] == [b"1"]
 
 
+@pytest.mark.parametrize("more", range(6))
+def test_who_can_have_too_few_files_is_told_so_whichever_is_missing(
+    simulate, few_descriptors, more
+):
+    """A map of an index has one of its own; without it, the disk was said to have failed."""
+    sim = simulate()
+    sim.node.put(b"t", b"1")
+    sim.advance(3)
+    few_descriptors(more)
+    with contextlib.suppress(NoDescriptors):
+        sim.node.control("ordinal", topic="t", pointer=0)
+        sim.read(b"t", 0, 10)
+
+
 @pytest.mark.slow
 def test_clients_without_a_descriptor_are_told_and_the_next_are_served(tmp_path):
     with ServerProcess(tmp_path / "data") as server, server.connect() as client:

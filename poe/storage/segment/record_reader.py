@@ -206,8 +206,9 @@ class Index:
     def _remap(self) -> None:
         try:
             self._map = self.file.map(self.flushed_count * ENTRY_BYTES)
-        except (OSError, ValueError) as error:
-            # Python refuses, with a ValueError, to map more than a file has.
+        except OSError as error:  # a map has a descriptor of its own
+            raise as_read_failed(error, self._path) from error
+        except ValueError as error:  # Python refuses to map more than a file has
             raise ReadFailed(self._path, str(error)) from error
         self._mapped_count = self.flushed_count
 
