@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, NamedTuple
 
 from poe.actors import NO_REPLY, ActorRef, Call, GenServer, Timer
@@ -16,7 +17,7 @@ from poe.broker.coordinator.look_ahead import LookAhead
 from poe.broker.coordinator.unit_watch import News, UnitWatch
 from poe.broker.groups.lease import Sought
 from poe.broker.groups.state import GroupState
-from poe.broker.requests.listing import reached_pointer
+from poe.broker.requests.listing import TURN_COUNT, reached_pointer
 from poe.broker.requests.request_handler import WAIT_SLICE_S, RequestHandler
 from poe.errors import CorruptRecord, GroupFenced, PoeError
 from poe.protocol.leases import Failed, Lease, LeaseRequest
@@ -28,6 +29,8 @@ logger = logging.getLogger("poe.broker")
 
 _PAUSE_S = 1.0
 """From one try of a unit that cannot be read to the next, if somebody waits."""
+_TURN_PAUSE_S = 0.001
+"""After so many looks in vain as a listing tells of topics in one turn."""
 
 
 class Leased(NamedTuple):
@@ -193,7 +196,10 @@ class Leasing:
         """
         shared, bytes_max = self._shared, request.bytes_max
         failure: PoeError | None = None
+        looks = count(1)
         while (sought := shared.want(request.member, request.limit, bytes_max, now_us)) is not None:
+            if not next(looks) % TURN_COUNT:  # of thousands of units none may have anything
+                await self._actor.sleep(_TURN_PAUSE_S)
             try:
                 found = self._ahead.take(sought) or await self._read(sought)
             except PoeError as error:
@@ -209,8 +215,8 @@ class Leasing:
                 else:
                     self._put_aside(sought, now_us)
                 continue
-            records, count = found.records, len(found.entries) // ENTRY_BYTES
-            lease = shared.leased(sought, records.last_pointer, count, records.length, now_us)
+            records, found_count = found.records, len(found.entries) // ENTRY_BYTES
+            lease = shared.leased(sought, records.last_pointer, found_count, records.length, now_us)
             if lease is None:  # somebody else was faster while this one was read
                 continue
             left_s = (lease.deadline_us - now_us) / 1e6

@@ -329,6 +329,16 @@ def test_who_does_not_wait_gets_what_came_after_there_was_nothing(queue):
     assert queue.values_of(ANN)[1] == [b"0"]
 
 
+def test_topics_without_messages_are_looked_at_in_turns_however_many_there_are(queue):
+    for number in range(60):
+        queue.sim.node.put(b"web.%02d" % number, b"1")
+    named = {"group": "workers", "mode": "shared", "topics": ["web.*"]}
+    queue.sim.node.control("group_join", member=ANN, **named, options={"start": "newest"})
+    before_s = queue.sim.clock.monotonic_s()
+    assert queue.values_of(ANN)[1] == []
+    assert queue.sim.clock.monotonic_s() > before_s, "others were served meanwhile"
+
+
 def test_a_dead_letter_whose_message_is_gone_says_so_and_holds_no_other_up(queue, monkeypatch):
     queue.put(1)
     queue.sim.advance(0.1)
