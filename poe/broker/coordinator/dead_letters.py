@@ -24,6 +24,7 @@ from poe.errors import (
     InvalidEnvelope,
     InvalidMessage,
     PutTooLarge,
+    RepeatedPut,
     SequenceGap,
     TopicExists,
     TopicNotCreated,
@@ -65,7 +66,8 @@ class DeadLetters:
         shared = self._state.shared
         while (dying := shared.next_dying()) is not None:
             try:
-                await self._put(dying)
+                with contextlib.suppress(RepeatedPut):  # it is there, though the log has lost that
+                    await self._put(dying)
             except SequenceGap:
                 if not dying.sequence:
                     raise

@@ -1,5 +1,6 @@
 """Work queues on a node: who gets which messages, and what becomes of those that are not done."""
 
+import shutil
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +21,7 @@ from poe.errors import (
 )
 from poe.protocol import Done, Failed, IndexedRecords, LeaseRequest, envelope
 from poe.storage import Segment
+from poe.storage.segment.producers import WINDOW_COUNT
 from tests.broker.nodes import read_by_next
 
 ANN, BOB = (bytes([number]) * 16 for number in (1, 2))
@@ -216,6 +218,43 @@ def test_a_dead_letter_that_cannot_be_put_is_put_later_and_once(queue, monkeypat
     letters = read_by_next(queue.sim.node, b"workers.dead")
     assert len(letters) == 2
     assert queue.unit()["dying_ranges"] == 0
+
+
+def test_dead_letters_that_are_there_hold_up_no_others_though_a_power_cut_has_taken_that_they_are(
+    queue, monkeypatch
+):
+    """Of the older ones their topic does not know any more where they are."""
+    sim, count = queue.sim, WINDOW_COUNT + 2
+    queue.put(count)
+    queue.join(ANN)
+    sim.node.put(b"workers.dead", b"there")
+    leases = [queue.ask(ANN, limit=1)[0] for _ in range(count)]
+    failed = [Failed(each.id, each.after, each.last, "dead", None, "bad") for each in leases]
+    append = Segment.append
+
+    def refuse(self, *arguments):
+        if "dead" in self.path:
+            raise WriteFailed(self.path, "no disk")
+        return append(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Segment, "append", refuse)
+        queue.ask(ANN, limit=0, failed=failed)
+        sim.stop()
+    log, copy = sim.folder / "topics" / "poe.groups", sim.folder / "before"
+    shutil.copytree(log, copy)
+    sim.start()
+    queue.describe()
+    sim.advance(1)
+    assert queue.unit()["dying_ranges"] == 0
+    sim.stop()
+    shutil.rmtree(log)
+    copy.rename(log)
+    sim.start()
+    queue.describe()
+    sim.advance(1)
+    assert queue.unit()["dying_ranges"] == 0
+    assert len(read_by_next(sim.node, b"workers.dead")) == count + 1
 
 
 def test_dead_letters_go_on_where_their_topic_was_made_anew(queue):
