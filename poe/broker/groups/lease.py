@@ -77,6 +77,11 @@ class Lease:
         """Return whether nothing of it is left."""
         return self._rest is not None and not self._rest
 
+    @property
+    def parts_count(self) -> int:
+        """Return in how many ranges what is left of it lies."""
+        return 1 if self._rest is None else len(self._rest)
+
     def left(self) -> Iterator[Bounds]:
         """Yield the ranges that are left of it."""
         return iter([(self.after, self.last)] if self._rest is None else self._rest)

@@ -256,7 +256,7 @@ class Shared:
         lease = self._leases.get(lease_id)
         if lease is None or lease.member != member:
             return False
-        self._check_range(lease_id, *bounds)
+        self._check_ranges(lease_id, (bounds,))
         for part in self._take(lease, *bounds):
             if failures in (NONE_YET, lease.failures):
                 self._return(lease.unit, part, lease.failures, "released", now_us)
@@ -627,19 +627,28 @@ class Shared:
 
     def _check(self, done: Sequence[Done], failed: Sequence[Failed]) -> None:
         for lease_id, ranges in done:
-            for after, last in ranges or ():
-                self._check_range(lease_id, after, last)
+            self._check_ranges(lease_id, ranges or ())
         for lease_id, after, last, outcome, delay_s, _ in failed:
-            self._check_range(lease_id, after, last)
+            self._check_ranges(lease_id, ((after, last),))
             if outcome not in get_args(Outcome):
                 raise OptionError("outcome", outcome, " or ".join(get_args(Outcome)))
             if delay_s is not None and not 0 <= delay_s <= RETRY_S_MAX:
                 raise OptionError("delay_s", delay_s, f"0 to {RETRY_S_MAX} (seconds)")
 
-    def _check_range(self, lease_id: int, after: int, last: int) -> None:
+    def _check_ranges(self, lease_id: int, ranges: Sequence[Bounds]) -> None:
+        """Refuse ranges that are not of a lease, or more of them than it has messages for.
+
+        Pointers are not dense: without an end, who holds one message might say what became of
+        millions of ranges without any, each of which is kept.
+        """
         lease = self._leases.get(lease_id)
-        if lease is not None and not lease.after <= after < last <= lease.last:
-            raise RangeNotLeased(self._definition.name, lease_id, after, last)
+        if lease is None:
+            return
+        # What is told twice, since no answer came, may have been taken.
+        are_too_many = len(ranges) + lease.parts_count > 2 * lease.count + 1
+        for after, last in ranges:
+            if are_too_many or not lease.after <= after < last <= lease.last:
+                raise RangeNotLeased(self._definition.name, lease_id, after, last)
 
     def _take(self, lease: Lease, after: int, last: int) -> list[Bounds]:
         """Take a range out of a lease, and end that with the last of it."""

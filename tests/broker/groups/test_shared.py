@@ -478,6 +478,34 @@ def test_what_is_not_of_the_lease_cannot_be_acknowledged(bounds):
     assert work.floor() == 0
 
 
+def test_no_more_ranges_of_a_lease_are_done_than_it_has_messages_for():
+    """Each would be kept, and be handed out again: one lease could hold everybody up for hours."""
+    work = Work()
+    work.join("a")
+    lease = work.take(A, 2)
+    ranges = [(number, number + 1) for number in range(0, 20, 2)]
+    with pytest.raises(RangeNotLeased):
+        work.shared.acknowledge([(lease.id, ranges)], [], 0)
+    failed = [(lease.id, *each, "retry", None, "") for each in ranges]
+    for each in failed[:5]:
+        assert work.shared.acknowledge([], [each], 0) == []
+    with pytest.raises(RangeNotLeased):
+        work.shared.acknowledge([], [failed[5]], 0)
+    work.done(lease)
+
+
+def test_what_is_told_twice_of_a_lease_is_taken_once_in_as_many_ranges_as_it_has_messages():
+    work = Work()
+    work.join("a")
+    lease = work.take(A)
+    for ranges in ([(at, at + 10) for at in range(begin, 100, 20)] for begin in (0, 10)):
+        told = [(lease.id, ranges)]
+        assert work.shared.acknowledge(told, [], 0) == []
+        if not lease.is_over:
+            assert work.shared.acknowledge(told, [], 0) == []
+    assert work.floor() == 100
+
+
 def test_a_wait_that_the_client_lets_pass_the_group_does_too():
     assert shared.RETRY_S_MAX == leases.RETRY_S_MAX
 
