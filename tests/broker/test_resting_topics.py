@@ -43,6 +43,16 @@ def test_who_lists_topics_wakes_none(node):
     assert len(resting(node)) == len(TOPICS)
 
 
+def test_who_makes_a_group_that_begins_at_the_end_wakes_none(node):
+    """Of thousands that took longer than anybody waits for a group to be made."""
+    named = {"group": "workers", "mode": "shared", "topics": ["t*"]}
+    told = node.node.control("group_create", **named, options={"start": "newest"})
+    info = dict(node.node.info())
+    ends = {unit["unit"]: unit["floor"] for unit in told["units"]}
+    assert ends == {topic: info[topic][0][1].pointer_low for topic in TOPICS}
+    assert len(resting(node)) == len(TOPICS)
+
+
 def test_whatever_is_asked_of_a_topic_that_rests_is_answered(node):
     asks = [
         lambda topic: node.node.next(topic, 0)[1] == b"0",

@@ -62,6 +62,18 @@ class GroupProgress:
             self._state.reset(places, now_us, force=force)
         return moved
 
+    async def ends(self) -> dict[bytes, int]:
+        """Return the newest pointer of each unit; none is woken for that.
+
+        Raises:
+            PoeError: a topic cannot be read.
+        """
+        ends = {}
+        for number, unit in enumerate(self.units):
+            await self._let_others(number)
+            ends[unit] = await self._newest(unit)
+        return ends
+
     async def lag(self, now_us: int) -> dict[bytes, dict[str, Any]]:
         """Return how far behind each unit is: in messages, exactly, and in seconds."""
         told = {}

@@ -228,7 +228,7 @@ class GroupRegistry(GenServer):
         routes = self._parts.routes
         progress = GroupProgress(self._handler, routes, state)
         progress.units_by_topic = await GroupTopics(routes).units(state.definition, self)
-        await progress.reset("newest", (), dry=False, force=False, now_us=now_us)
+        state.reset(await progress.ends(), now_us)
 
     async def _restored(self, name: str) -> GroupState:
         """Return the state of a group that does not run, as the log has it."""
