@@ -231,6 +231,8 @@ class Group(GenServer):
     def _set_units(self, units: dict[bytes, tuple[bytes, ...]], now_us: int) -> None:
         self._progress.units_by_topic = units
         self._state.set_units(units, now_us)
+        if self._leasing is not None:
+            self._leasing.watch_only(set(self._progress.units))
 
     # ---- the log --------------------------------------------------------------------------------
 

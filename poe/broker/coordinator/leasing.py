@@ -5,7 +5,7 @@ connection sends it from the file. Who finds nothing may wait; one actor a unit 
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -179,6 +179,12 @@ class Leasing:
         with suppress(GroupFenced):  # its next request is told so
             why = self._shared.why_nothing(request.member)
         return Leased(Lease(lost=lost, why="" if why is None else str(why)), None)
+
+    def watch_only(self, units: Collection[bytes]) -> None:
+        """Have no units watched but these: topics may come and go for ever."""
+        for unit in self._watches.keys() - units:
+            self._actor.cast(self._watches.pop(unit), None)
+            self._watched.discard(unit)
 
     def hear(self, news: News) -> None:
         """Hear that a unit may have more."""

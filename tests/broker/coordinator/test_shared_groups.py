@@ -495,6 +495,31 @@ class Waiter(GenServer):
         answers.append(await self.call(ref, request, timeout_s=None))
 
 
+def test_of_topics_that_have_gone_nothing_is_watched_any_more(queue):
+    """Where topics come and go, what watched them stayed for as long as the node lived."""
+    sim = queue.sim
+    named = {"group": "workers", "mode": "shared", "topics": ["web.*"]}
+    sim.node.control("group_join", member=ANN, **named, options={"session_s": 3600})
+    for number in range(3):
+        topic = f"web.{number}"
+        sim.node.put(topic, b"0")
+        sim.advance(2)
+        done, _ = queue.ask(ANN)
+        assert done.topic == topic.encode()
+        sim.system.start(Waiter, *waits(sim, [Done(done.id)]))
+        sim.advance(60)
+        sim.node.control("delete", topic=topic)
+        sim.advance(60)
+    rows = sim.node.control("tree", all=True)
+    assert [row for row in rows if row["actor"] == "UnitWatch"] == []
+
+
+def waits(sim, done):
+    """Return what a `Waiter` is to ask, and where it is to keep the answer."""
+    asked = LeaseRequest("workers", ANN, 10, 1 << 20, 30.0, done)
+    return sim.system.start(Leases, sim.routes), asked, []
+
+
 def test_damage_is_skipped_and_told(queue, caplog):
     queue.put(3)
     queue.sim.advance(5)
