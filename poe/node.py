@@ -194,6 +194,7 @@ class Node:
             gatekeeper,
             cluster,
             log,
+            self._wall,
         )
         self._system = system or LoopSystem()
         self._routes.counters.started_us = self._clock.now_us()

@@ -37,6 +37,7 @@ from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.registry.topic_registry import RegistryParts, TopicRegistry
 from poe.broker.requests.events import EVENTS, Events
 from poe.broker.requests.pipelines import PIPELINES, Pipelines
+from poe.storage import Clock
 from poe.supervision import (
     ChildKind,
     ChildSpec,
@@ -63,6 +64,8 @@ class NodeParts:
     """The node's part in its cluster; None: it is in none."""
     log: ChildSpec | None = None
     """Its part in the replicated log; None: it has none."""
+    wall: Clock | None = None
+    """What the machine's clock says now; None: the same as the node's own."""
 
 
 class NodeSup(Supervisor):
@@ -81,6 +84,7 @@ class NodeSup(Supervisor):
             registry.store.check_sizes,
             floors,
             topics_max=registry.options.topics_max,
+            wall=parts.wall,
         )
         template = ChildSpec(id="appendix_server", actor=AppendixServer, restart=Restart.TEMPORARY)
         children = [

@@ -70,6 +70,9 @@ class Delayer(GenServer):
         """Begin without anything; what waits is read behind this, so that nobody waits for it."""
         self._routes = parts.routes
         self._clock = parts.clock
+        self._wall = parts.wall or parts.clock
+        """What is due is so by the clocks of clients, which the node's own may be hours behind:
+        that follows no clock that was set, nor the one of a machine that was suspended."""
         self._check_sizes = parts.check_sizes
         self._topics_max = parts.topics_max
         self._handler = RequestHandler(cast("GenServer", proxy(self)), parts.routes)
@@ -108,7 +111,7 @@ class Delayer(GenServer):
         match message:
             case PutEnded(_, batch, Stored(next_number)):
                 self._pauses_s.pop(batch.topic, None)
-                waiting.stored(batch, next_number, self._clock.now_us())
+                waiting.stored(batch, next_number, self._wall.now_us())
             case PutEnded(_, batch, Voided()):
                 waiting.voided(batch)
             case PutEnded(_, batch, PoeError() as error):
@@ -160,12 +163,12 @@ class Delayer(GenServer):
 
     async def _go_on(self, waiting: Waiting) -> None:
         """Have what is due put, and set the alarm for what is not."""
-        now_us = self._clock.now_us()
+        now_us = self._wall.now_us()
         while len(self._working) < _WORKING_MAX and (batch := waiting.take(now_us)) is not None:
             await self._start(DelayedPut, batch, self._clock)
         due_us = waiting.next_us()
         if due_us is not None and len(self._working) < _WORKING_MAX:
-            wait_s = max(0, due_us - self._clock.now_us()) / 1e6
+            wait_s = max(0, due_us - self._wall.now_us()) / 1e6
             self._alarm.ring_after(min(wait_s, _SLEEP_S))  # the clock may be set
 
     async def _start(self, actor: type[GenServer], *arguments: object) -> None:
@@ -177,7 +180,7 @@ class Delayer(GenServer):
         """Have a topic that refuses what is due tried again, after longer and longer pauses."""
         pause_s = min(2 * self._pauses_s.get(batch.topic, _PAUSE_S / 2), _PAUSE_MAX_S)
         self._pauses_s[batch.topic] = pause_s
-        waiting.refused(batch, self._clock.now_us() + round(pause_s * 1e6))
+        waiting.refused(batch, self._wall.now_us() + round(pause_s * 1e6))
         logger.error("what is due for topic %r is not put: %s", batch.topic, error)
 
     # ---- the log --------------------------------------------------------------------------------

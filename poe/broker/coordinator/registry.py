@@ -93,6 +93,8 @@ class GroupParts:
     """Of the groups of replicated topics; None: they are this node's own."""
     topics_max: int = RegistryOptions().topics_max
     """Topics in all, and as many for which something may wait."""
+    wall: Clock | None = None
+    """As `NodeParts.wall`."""
 
 
 class GroupRegistry(GenServer):

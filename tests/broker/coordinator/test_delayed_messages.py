@@ -1,6 +1,7 @@
 """Messages that are put later: when they come, what outlives a crash, who waits for whom."""
 
 import contextlib
+import time
 from collections import Counter
 from functools import partial
 from random import Random
@@ -22,8 +23,9 @@ from poe.errors import (
     WriteFailed,
 )
 from poe.protocol.put import DELAYED_PRODUCER
-from poe.storage import Segment
+from poe.storage import Segment, SystemClock
 from tests.broker.nodes import SimulatedNode, read_by_next
+from tests.waiting import wait_until
 from torture import simulated_node
 from torture.layers.simulated_disk import SimulatedDisk
 
@@ -80,6 +82,16 @@ def crash_before_puts(monkeypatch, sim, where):
         return append(self, *arguments)
 
     monkeypatch.setattr(Segment, "append", kill)
+
+
+def test_messages_are_due_by_the_clock_of_the_machine_though_that_was_set(tmp_path, monkeypatch):
+    """As behind a suspended machine: by the time of messages, which does not jump, hours late."""
+    with Node(dir=tmp_path, port=None) as node:
+        due_us = int((time.time() + 3600) * 1e6)
+        monkeypatch.setattr(SystemClock, "now_us", lambda _: due_us + 1_000_000)
+        node.control("queue_put", topic="jobs", messages=[b"0"], due_us=due_us)
+        wait_until(lambda: b"jobs" in node.topics(), 20)
+        assert [message for _, message in read_by_next(node, "jobs")] == [b"0"]
 
 
 def test_a_message_comes_when_it_is_due(sim):
