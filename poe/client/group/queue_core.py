@@ -40,8 +40,10 @@ from poe.errors import (
     LeaseLost,
     OptionError,
     PoeError,
+    PropertyMismatch,
     QueueClosed,
     QueueMismatch,
+    SequenceGap,
 )
 from poe.errors.timeout import check_delay
 from poe.option import load_options
@@ -332,21 +334,32 @@ class QueueCore:
             raise OptionError("topics", self._topics, "one topic, to put onto it")
         (topic,) = self._topics
         async with self._putting:
-            where = self._destination or await self._find_destination(topic)
-            if where.has_envelope:
-                messages = encode_all(messages)
-            partition = next(where.partitions)
-            if not where.is_queue and (terms.copies or 1) > 1:
-                raise QueueMismatch(topic, "copies", terms.copies, 1)
-            if terms.delay_s:
-                later = {"topic": partition, "messages": messages, **terms.arguments()}
-                if where.is_queue:
-                    later["queue"] = True
-                await self._put_socket.call(lambda socket: socket.control("queue_put", **later))
-                return None
-            if not where.is_queue:
-                return await self._put_once(partition, messages)
-            return await self._put_onto_queue(topic, messages, terms)
+            try:
+                return await self._put_onto(topic, messages, terms)
+            except (SequenceGap, PropertyMismatch):
+                # It was made anew, or has forgotten who puts so rarely; nothing was stored there.
+                self._destination = None
+                self._put_ids.clear()
+                return await self._put_onto(topic, messages, terms)
+
+    async def _put_onto(
+        self, topic: bytes, messages: Sequence[bytes], terms: PutTerms
+    ) -> int | None:
+        where = self._destination or await self._find_destination(topic)
+        if where.has_envelope:
+            messages = encode_all(messages)
+        partition = next(where.partitions)
+        if not where.is_queue and (terms.copies or 1) > 1:
+            raise QueueMismatch(topic, "copies", terms.copies, 1)
+        if terms.delay_s:
+            later = {"topic": partition, "messages": messages, **terms.arguments()}
+            if where.is_queue:
+                later["queue"] = True
+            await self._put_socket.call(lambda socket: socket.control("queue_put", **later))
+            return None
+        if not where.is_queue:
+            return await self._put_once(partition, messages)
+        return await self._put_onto_queue(topic, messages, terms)
 
     async def close(self) -> None:
         """Tell what became of the jobs, leave the group, and let go of all connections."""

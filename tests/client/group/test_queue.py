@@ -20,6 +20,7 @@ from poe.errors import (
     UnknownOption,
 )
 from poe.protocol.envelope import decode, encode
+from tests.broker.nodes import read_by_next
 from tests.client.closing import told_at_close
 from tests.client.consumers import VALUES, url
 from tests.client.group.queues import GROUP_OPTIONS
@@ -52,6 +53,23 @@ def test_each_message_is_a_job_that_is_done_when_its_block_ends(node, queue):
         assert jobs.get(0.01) is None
         wait_until(lambda: is_all_done(node, last))
         assert jobs.statistics()["done"] == 10
+
+
+@pytest.mark.parametrize("properties", [{}, {"partitions": 2}, {"envelope": True}])
+def test_what_is_put_onto_a_topic_that_was_made_anew_is_put_as_that_one_is(node, queue, properties):
+    """It knows nothing of the puts onto the one before, and may have other properties."""
+    with queue() as jobs:
+        for _ in range(2):
+            jobs.put(b"old")
+        node.control("delete", topic="jobs")
+        node.create_topic("jobs", **properties)
+        for number in range(3):
+            jobs.put(b"%d" % number)
+        there = [part.topic for part in node.describe("jobs").partitions]
+        messages = [each for topic in there for _, each in read_by_next(node, topic)]
+        if properties.get("envelope"):
+            messages = [decode(each).value for each in messages]
+        assert sorted(messages) == [b"0", b"1", b"2"]
 
 
 def test_what_is_put_comes(node, queue):
