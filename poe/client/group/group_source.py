@@ -24,9 +24,12 @@ from poe.client.consumer.turns import Turn, Turns
 from poe.client.group.membership import MemberInfo, Membership, Reach, senseless
 from poe.client.local_server import AnyServer
 from poe.client.server_order import ServerOrder
-from poe.errors import PoeError
+from poe.errors import PoeError, PropertyMismatch
 
 _log = logging.getLogger(__name__)
+
+_LOOK_S = 2.0
+"""A group looks for partitions at heartbeats, and no more than once within this."""
 
 
 class _Unit:
@@ -131,7 +134,14 @@ class GroupSource:
             if self._failure is not None:
                 failure, self._failure = self._failure, None
                 raise failure
-            turn = await self._next_turn()
+            try:
+                turn = await self._next_turn()
+            except PropertyMismatch as error:
+                # Its topic was made, maybe anew, with other partitions: the group tells of them.
+                limit_s = _LOOK_S + 2 * self._membership.beat_s
+                if error.name != "partitions" or not await self._has_news(limit_s):
+                    raise
+                continue
             if turn is not None:
                 unit = next((u for u in self._units.values() if u.reader is turn.reader), None)
                 if unit is not None:
@@ -247,9 +257,12 @@ class GroupSource:
 
     async def _wait_for_units(self) -> bool:
         """Wait for news; without `follow` not where there are units, nor for ever, without any."""
-        limit_s = None if self._options.follow else self._membership.beat_s
-        if limit_s is not None and not all(unit.is_leaving for unit in self._units.values()):
-            return False
+        if self._options.follow:
+            return await self._has_news(None)
+        are_there = not all(unit.is_leaving for unit in self._units.values())
+        return not are_there and await self._has_news(self._membership.beat_s)
+
+    async def _has_news(self, limit_s: float | None) -> bool:
         try:
             async with asyncio.timeout(limit_s):
                 await self._news.wait()

@@ -73,6 +73,31 @@ def test_a_group_goes_on_where_it_was(node, member):
         assert values(reader) == VALUES[5:]
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_topic_that_is_made_with_several_partitions_while_a_member_reads_it_is_read(
+    node, member, is_there
+):
+    """Until the group has told of them it was an error that the topic is no partition of itself."""
+    if is_there:
+        node.put("t", b"old")
+    with member(follow=True) as reader:
+        assert values_in_time(reader, int(is_there)) == [b"old"] * is_there
+        assert reader.receive(0.3) == []
+        if is_there:
+            node.control("delete", topic="t")
+        node.create_topic("t", partitions=2)
+        for number in range(2):
+            node.put(f"t-{number}", b"new")
+        assert values_in_time(reader, 2) == [b"new"] * 2
+
+
+def values_in_time(reader, count):
+    found: list[bytes | None] = []
+    while len(found) < count and (some := reader.receive(20)):
+        found += [each.value for each in some]
+    return found
+
+
 def test_what_is_in_hand_when_an_error_ends_the_block_comes_again(node, member):
     node.put_many("t", VALUES)
 
