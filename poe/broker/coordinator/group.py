@@ -134,8 +134,7 @@ class Group(GenServer):
         answer: Any = None
         leased: Leased | None = None
         try:
-            if now_us - self._units_at_us >= _UNITS_US and self._may_have_other_units:
-                now_us = await self._look_for_units()
+            now_us = await self._look_for_units(now_us)
             if type(request) is not LeaseRequest:
                 answer = await self._serve(cast("GroupRequest", request), caller, now_us)
             elif self._leasing is not None:
@@ -194,8 +193,10 @@ class Group(GenServer):
 
     async def _hear(self, news: News) -> None:
         assert self._leasing is not None
+        # A unit that its topic has not got any more is not to be read.
+        now_us = await self._look_for_units(self._clock.now_us())
         self._leasing.hear(news)
-        await self._go_on(self._clock.now_us())
+        await self._go_on(now_us)
 
     async def _go_on(self, now_us: int) -> None:
         """Do what a change brings about for others, and set the alarm for the next one."""
@@ -215,12 +216,11 @@ class Group(GenServer):
         if deadline_us is not None:
             self._alarm.ring_after(max(0, deadline_us - now_us) / 1e6)
 
-    @property
-    def _may_have_other_units(self) -> bool:
-        return self._topics.version != self._units_version
-
-    async def _look_for_units(self) -> int:
+    async def _look_for_units(self, now_us: int) -> int:
         """Take new topics and partitions in; return the time then: many topics take a while."""
+        has_looked = now_us - self._units_at_us < _UNITS_US
+        if has_looked or self._topics.version == self._units_version:
+            return now_us
         self._units_version = self._topics.version
         units = await self._topics.units(self._state.definition, self)
         self._units_at_us = now_us = self._clock.now_us()

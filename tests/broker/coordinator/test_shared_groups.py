@@ -495,6 +495,24 @@ class Waiter(GenServer):
         answers.append(await self.call(ref, request, timeout_s=None))
 
 
+def test_who_waits_for_a_topic_that_is_made_anew_with_partitions_gets_what_comes_onto_those(queue):
+    """And is not told that the topic is no partition of itself."""
+    sim = queue.sim
+    queue.put(1)
+    queue.join(ANN, session_s=60)
+    done, _ = queue.ask(ANN)
+    ref, asked, answers = waits(sim, [Done(done.id)])
+    sim.system.start(Waiter, ref, asked, answers)
+    sim.advance(4.1)  # it has just asked again
+    sim.node.control("delete", topic="jobs")
+    sim.node.create_topic("jobs", partitions=2)
+    sim.advance(5)
+    sim.node.put(b"jobs-1", b"new")
+    sim.advance(5)
+    [(lease, records)] = answers
+    assert (lease.topic, [value for _, value in records]) == (b"jobs-1", [b"new"])
+
+
 def test_of_topics_that_have_gone_nothing_is_watched_any_more(queue):
     """Where topics come and go, what watched them stayed for as long as the node lived."""
     sim = queue.sim
