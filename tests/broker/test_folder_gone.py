@@ -39,6 +39,27 @@ def test_puts_are_refused_within_a_check_interval_and_resume(sim, is_removed):
     assert [message for _, message in read_by_next(sim.node, b"t")] == [b"before", b"after"]
 
 
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_without_the_folder_of_all_topics_puts_are_refused_and_health_says_so(sim, is_removed):
+    """Of a new topic, too: each put would have failed as if the disk had, one by one."""
+    topics, elsewhere = sim.folder / "topics", sim.folder / "elsewhere"
+    topics.rename(elsewhere)
+    sim.advance(0.5)
+    for topic in (b"t", b"new"):
+        with pytest.raises(StoreGone, match=f"{topics} is not the one"):
+            sim.node.put(topic, b"lost")
+    assert str(topics) in sim.routes.health()["refusal"]
+    topics.mkdir() if is_removed else elsewhere.rename(topics)
+    sim.advance(0.5)
+    for message in (b"back", b"after"):  # that of the old topic is looked for once it is put onto
+        sim.node.put(b"t", message)
+        sim.node.put(b"new", message)
+        sim.advance(1)
+    sim.stop()
+    assert [each.read_bytes()[-5:] for each in topics.glob("*/*_data")] == [b"after"] * 2
+    sim.start()
+
+
 @pytest.mark.parametrize("what", ["folder", "data", "replaced", "moved"])
 def test_a_topic_that_lost_its_files_goes_on_in_a_new_segment(sim, what):
     folder = sim.folder / "topics/t"

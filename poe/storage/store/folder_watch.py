@@ -1,8 +1,9 @@
 """Tells when the base folder of a running server is not there any more, or is another one.
 
 Somebody has removed it, renamed it or put another in its place: what is written then goes to files
-that no start will find. Strategy: the lock file is looked up by its path and compared with the one
-that is open; this costs two system calls, and is done at each check tick, never for a put.
+that no start will find. So is the folder of all topics in it. Strategy: the lock file is looked up
+by its path and compared with the one that is open, and `topics/` has to be there; this costs three
+system calls, and is done at each check tick, never for a put.
 """
 
 import contextlib
@@ -11,6 +12,7 @@ from typing import Final
 
 from poe.errors import StoreGone
 from poe.storage.files import Files, OpenFile
+from poe.storage.store.topic_folders import TOPICS_FOLDER
 
 LOCK_FILE: Final = "store.lock"
 
@@ -20,24 +22,36 @@ _log = logging.getLogger(__name__)
 class FolderWatch:
     """Whether the folder that a lock is in is still there; one thread at a time may call it."""
 
-    __slots__ = ("_files", "_lock", "is_gone")
+    __slots__ = ("_files", "_gone", "_lock")
 
     def __init__(self, files: Files, lock: OpenFile) -> None:
         """Watch the folder of a lock that was just taken."""
-        self.is_gone = False
         self._files = files
+        self._gone = ""
         self._lock = lock
+
+    @property
+    def is_gone(self) -> bool:
+        """Return whether it was not there, or another one, when last looked."""
+        return bool(self._gone)
 
     def look(self) -> None:
         """Look again; what cannot be looked at is as it was."""
         with contextlib.suppress(OSError):
-            was_gone = self.is_gone
-            self.is_gone = not self._files.is_in_place(LOCK_FILE, self._lock)
-            if self.is_gone and not was_gone:
+            was_gone = self._gone
+            self._gone = self._find_gone()
+            if self._gone and not was_gone:
                 _log.error("puts are refused: %s", self.error())
-            elif was_gone and not self.is_gone:
-                _log.warning("puts are accepted again: %s is back", self._files.base)
+            elif was_gone and not self._gone:
+                _log.warning("puts are accepted again: %s is back", was_gone)
 
     def error(self) -> StoreGone:
         """Return what to refuse puts with."""
-        return StoreGone(self._files.base)
+        return StoreGone(self._gone)
+
+    def _find_gone(self) -> str:
+        """Return the path of the folder that is not there; empty where both are."""
+        base = self._files.base
+        if not self._files.is_in_place(LOCK_FILE, self._lock):
+            return base
+        return f"{base}/{TOPICS_FOLDER}" if self._files.modified_us(TOPICS_FOLDER) is None else ""

@@ -9,7 +9,7 @@ may use what it writes in a second, or in a segment, of what should stay free.
 
 import logging
 
-from poe.errors import StorageFull
+from poe.errors import StorageFull, StoreGone
 from poe.storage.files import Files
 from poe.storage.store.folder_watch import FolderWatch
 
@@ -72,6 +72,10 @@ class FreeSpace:
         """Whether the folder is not there, or another one."""
         return self._folder is not None and self._folder.is_gone
 
+    def gone(self) -> StoreGone | None:
+        """Return what puts are refused with where the folder is not there; else None."""
+        return self._folder.error() if self._folder is not None and self._folder.is_gone else None
+
     def _measure_room(self) -> None:
         try:
             self._free_bytes = self._files.free_bytes()
@@ -104,8 +108,9 @@ class FreeSpace:
         """
         if self.is_refusing:
             self.look(now_s)
-        if self._folder is not None and self._folder.is_gone:
-            raise self._folder.error()
+        gone = self.gone()
+        if gone is not None:
+            raise gone
         if self.is_low:
             raise StorageFull(path, self._reason())
 

@@ -29,7 +29,6 @@ from poe.errors import (
     OptionError,
     SegmentLocked,
     StorageError,
-    StoreGone,
     StoreLocked,
     TopicFailed,
 )
@@ -155,9 +154,9 @@ class Store:
             files = open_base(base, asked)
             lock, owner = _lock_base(files)
             meta, is_known = _begin(files, owner)
-            store = cls(files, options or SegmentOptions(), lock, meta, asked)
             if files.make_folder(TOPICS_FOLDER):
                 files.sync_folder("")
+            store = cls(files, options or SegmentOptions(), lock, meta, asked)
             names = files.list_folder(TOPICS_FOLDER)
             if not meta.was_closed:
                 # What recovery makes durable is of no use in a folder that has no name.
@@ -460,8 +459,7 @@ class Store:
 
     def health(self) -> dict[str, Any]:
         """Return what is not as it should be: why nothing can be put, which files are foreign."""
-        refusal = str(StoreGone(self._files.base)) if self.space.is_gone else ""
-        return {"refusal": refusal, "foreign": self.foreign()}
+        return {"refusal": str(self.space.gone() or ""), "foreign": self.foreign()}
 
     def closed_segments(self) -> list[str]:
         """Return the paths of all segments that are not written to."""
