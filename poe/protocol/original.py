@@ -27,6 +27,8 @@ _TYPE = Struct(">4xH")
 _LIMIT = Struct(f">{HEADER_SIZE + POINTER_BYTES}xI")
 _LACKING = {
     "ControlRequest": "control requests",
+    "LeaseRequest": "leases",
+    "QueuePutRequest": "puts onto queues across nodes",
     "RangeRequest": "range requests",
     "SequencedPutRequest": "sequenced puts",
 }

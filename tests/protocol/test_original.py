@@ -13,6 +13,7 @@ from poe.cli import main
 from poe.client import Producer, connect
 from poe.errors import ConnectionClosed, OriginalServer, PoeError, RemoteProtocolError
 from poe.protocol import PutId
+from poe.protocol.leases import LeaseRequest
 from poe.protocol.original import ReplyReader
 from tests.protocol.scripted_server import ScriptedServer
 
@@ -46,6 +47,7 @@ LACKING = [
     ("control requests", lambda socket: socket.topics()),
     ("sequenced puts", lambda socket: socket.write("t", [b"m"], PUT_ID)),
     ("range requests", lambda socket: socket.read_range("t", 0, 9)),
+    ("leases", lambda socket: socket.lease(LeaseRequest("g", bytes(16), 1, 1000))),
     ("reads of fewer than 2 messages", lambda socket: socket.read("t", 0, 1)),
 ]
 
@@ -94,6 +96,12 @@ def test_the_asyncio_client_says_the_same(server, what, call):
 
     del what
     asyncio.run(call_all())
+
+
+async def test_puts_onto_queues_across_nodes_are_refused_so_too(server):
+    async with await connect("127.0.0.1", server.port, timeout_s=5) as socket:
+        with pytest.raises(OriginalServer, match="it knows no puts onto queues"):
+            await socket.put_onto_queue("q", [b"m"])
 
 
 @calls()
