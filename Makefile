@@ -6,7 +6,7 @@
 #
 # Variables: PYTHON=python3.12 picks an interpreter; HYPOTHESIS_PROFILE=dev|ci|nightly, how long the
 # properties are tried; LOGHUB=<folder>, real logs as input of the demo and of tests; WORKERS=1, how
-# many tests run at a time: unless it is given, half as many again as processors, but four at most.
+# many tests run at a time: unless it is given, twice as many as processors, but four at most.
 
 .DEFAULT_GOAL := help
 # Tests start hundreds of servers, each of which would compile it all.

@@ -46,7 +46,7 @@ def folder_name(topic: bytes, names: NamePolicy = "strict") -> str:
 
 
 def topic_of(name: str) -> bytes | None:
-    """Tell the topic that has a folder of this name, with one of the policies; None: no topic."""
+    """Return the topic that has a folder of this name, with one of the policies; None: no topic."""
     escaped = folder_bytes(name)
     topic = _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), escaped)
     try:
@@ -57,7 +57,7 @@ def topic_of(name: str) -> bytes | None:
 
 
 def original_topic_of(name: str) -> bytes | None:
-    """Tell the topic for which the original has made a folder that is none of ours; None: no topic.
+    """Return the topic for which the original made a folder that is none of ours; None: no topic.
 
     It took each byte of a name for a character, and the character went to the disk as UTF-8: what
     was UTF-8 already is encoded twice. A name that was not, or that was encoded once, as with
@@ -72,7 +72,7 @@ def original_topic_of(name: str) -> bytes | None:
 
 
 def topic_in(name: str) -> bytes | None:
-    """Tell the topic of a folder, be it ours or the original's; None: no topic."""
+    """Return the topic of a folder, be it ours or the original's; None: no topic."""
     topic = topic_of(name)
     return original_topic_of(name) if topic is None else topic
 

@@ -217,7 +217,7 @@ class RunQueue:
         )
 
     def entries(self) -> Iterable[Entry]:
-        """Tell what is on its way; under the lock."""
+        """Return what is on its way; under the lock."""
         is_one = self.pinned is self.queue
         return itertools.chain(self.queue, () if is_one else self.pinned)
 

@@ -90,5 +90,5 @@ def occupy_closed_descriptors() -> None:
 
 
 def counted(count: int, noun: str) -> str:
-    """Tell a number of things: `1 message`, `2 messages`."""
+    """Return a number of things as text: `1 message`, `2 messages`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

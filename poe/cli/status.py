@@ -171,7 +171,7 @@ def _roles(segments: list[dict[str, Any]]) -> str:
 
 
 def age(microseconds: int) -> str:
-    """Tell an age in the largest unit that fits; `now` below a second."""
+    """Return an age in the largest unit that fits; `now` below a second."""
     seconds = microseconds // _MICROSECONDS
     for unit_s, unit in _AGES:
         if seconds >= unit_s:

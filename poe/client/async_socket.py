@@ -281,13 +281,13 @@ class AsyncSocket:
         return await self._ask(exchange.segments(topic))
 
     async def removed(self, topic: bytes | str, pointer: int) -> Removed:
-        """Tell what was removed of a topic from `pointer` on, see `Socket.removed`."""
+        """Return what was removed of a topic from `pointer` on, see `Socket.removed`."""
         return await self._ask(exchange.removed(topic, pointer))
 
     async def span(
         self, topic: bytes | str, pointer: int, last: int, limit: int, bytes_max: int
     ) -> Span | None:
-        """Tell what a `read_range` would return, without its bytes, see `Socket.span`."""
+        """Return what a `read_range` would return, without its bytes, see `Socket.span`."""
         return await self._ask(exchange.span(topic, pointer, last, limit, bytes_max))
 
     async def ordinal(self, topic: bytes | str, pointer: int) -> int:

@@ -99,7 +99,7 @@ class _Transport(asyncio.Transport):
         self._tell(self._receive, reply)
 
     def end(self) -> None:
-        """Take note that there will be no more of them."""
+        """Note that there will be no more of them."""
         self._tell(self._lose)
 
     def _tell(self, action: Callable[..., Any], *arguments: object) -> None:

@@ -82,7 +82,7 @@ class Judge:
         return Judged(Decided(batch, puts, own), counts)
 
     def give_up(self, batch: Columns, rule: str, reason: str, attempts: int) -> Judged:
-        """Tell what becomes of one message that is given up; see `Rules`."""
+        """Return what becomes of one message that is given up; see `Rules`."""
         has_waited = batch.topic == self.retry_topic
         if has_waited:
             batch = _as_it_came(batch)

@@ -65,7 +65,7 @@ class Ledger:
         self._stops.append(Fallen(place, rule, why))
 
     def fail(self, rule: str, place: int, why: str) -> None:
-        """Take note of an error of a rule."""
+        """Note an error of a rule."""
         self.failed.append(Fallen(place, rule, why))
 
     def decisions(self) -> Decisions:

@@ -64,7 +64,7 @@ class Rules(Protocol):
         """Decide about a batch."""
 
     def give_up(self, batch: Columns, rule: str, reason: str, attempts: int) -> Judged:
-        """Tell what becomes of the one message of a batch when it is given up.
+        """Return what becomes of the one message of a batch when it is given up.
 
         Without a rule it was the rules themselves that have failed.
         """

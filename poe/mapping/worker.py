@@ -228,7 +228,7 @@ class Units:
         self._loop.close()
 
     def over(self, run: Run, is_known: bool) -> None:  # noqa: FBT001 - a callback
-        """Take note that nobody works on a unit any more."""
+        """Note that nobody works on a unit any more."""
         with contextlib.suppress(RuntimeError):  # it is closed
             self._loop.run(self._over(run, is_known=is_known))
 

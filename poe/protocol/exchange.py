@@ -56,7 +56,7 @@ class Exchange(NamedTuple, Generic[T]):
     """Of a control request, which the reply repeats."""
 
     def mismatch(self, reply: ControlReply) -> str:
-        """Tell what is wrong with a reply that is to another request: no later one fits, either."""
+        """Return what is wrong with a reply to another request: no later one fits, either."""
         if reply.id == self.id:
             return ""
         return f"control request {self.id} was answered with id {reply.id}"
@@ -209,7 +209,7 @@ def topic_names() -> Exchange[list[bytes]]:
 
 
 def end_of(page: Collection[bytes], after: bytes) -> bytes | None:
-    """Tell behind which topic the next page begins; None when this was the last one.
+    """Return behind which topic the next page begins; None when this was the last one.
 
     A server that knows no pages tells of all topics each time.
     """

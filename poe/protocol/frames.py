@@ -144,7 +144,7 @@ class FrameReader:
         return room
 
     def received(self, size: int) -> None:
-        """Take note that `size` bytes were received into what `buffer` returned."""
+        """Note that `size` bytes were received into what `buffer` returned."""
         self.pending_bytes += size
 
     def next_frame(self) -> tuple[int, memoryview] | None:

@@ -154,7 +154,7 @@ def _chain(known: Mapping[int, NodeEvent], event: NodeEvent | None) -> Iterator[
 
 
 def _effect(event: NodeEvent, cause: NodeEvent | None) -> str:
-    """Tell of an event, and how it follows from its cause."""
+    """Return a sentence of an event, and of how it follows from its cause."""
     told = [str(event)]
     if event.kind == "restarted":
         others = [each for each in event.together if each != event.child]

@@ -53,7 +53,7 @@ class ReplyReader(FrameReader):
 
 
 def lacking(head: bytes) -> str:
-    """Tell what the original has not that a request needs, by its begin; empty where it has all."""
+    """Return what a request needs, by its begin, that the original has not; empty: it has all."""
     if len(head) < HEADER_SIZE:
         return ""
     (message_type,) = _TYPE.unpack_from(head)

@@ -48,7 +48,7 @@ class QueryReport:
         return self.state in ENDED
 
     def summary(self, what: str = "rows") -> str:
-        """Tell its progress in a few words: `1200 rows/s, lag 0.3 s`."""
+        """Return its progress in a few words: `1200 rows/s, lag 0.3 s`."""
         lag = "" if self.lag_s is None else f", lag {self.lag_s:.1f} s"
         return f"{self.rows_per_s:.0f} {what}/s{lag}"
 

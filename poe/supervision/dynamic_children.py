@@ -280,7 +280,7 @@ class DynamicChildren:
         return list(self.infos())
 
     def infos(self) -> Iterator[ChildInfo]:
-        """Tell of each instance, in no order."""
+        """Yield what is known of each instance, in no order."""
         kind, restarting, crashed = self._template.kind, self._restarting, self._crashed
         for ref in self._instances:
             crashes = crashed.get(ref, _NO_CRASHES)

@@ -342,7 +342,7 @@ class OrderedChildren:
         return list(self.infos())[::-1]
 
     def infos(self) -> Iterator[ChildInfo]:
-        """Tell of each child, in start order."""
+        """Yield what is known of each child, in start order."""
         for child in self._table:
             spec, crashes = child.spec, child.crashes
             yield ChildInfo(spec.id, child.slot, spec.kind, crashes.restarts, crashes.last_reason)

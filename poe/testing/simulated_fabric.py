@@ -487,12 +487,12 @@ class SimulatedFabric:
         self._asks.clear()
 
     def find(self, host: str, peer: Peer) -> None:
-        """Take note of a peer."""
+        """Note a peer."""
         self._peers[host] = peer
         self._hear(PeerUp(peer))
 
     def lose(self, host: str) -> None:
-        """Take note that one cannot be reached any more."""
+        """Note that one cannot be reached any more."""
         peer = self._peers.pop(host, None)
         if peer is not None:
             self._hear(PeerDown(peer.ref, "lost"))

@@ -558,7 +558,7 @@ class AppendixServer(GenServer):
         return self._segment.newest_puts(request.count)
 
     def _find_last_put(self, request: FindLastPut, caller: Call) -> Any:  # noqa: ANN401
-        """Tell of a put when its producer could have been told: with `fsync`, once it is synced."""
+        """Return a put when its producer could have been told: with `fsync`, once it is synced."""
         segment = self._segment
         if not segment.takes_puts:
             return self._sync.send_on(caller) if segment.failure else MOVED

@@ -279,7 +279,7 @@ class Connection(GenServer):
         return address if identity is None else f"{identity.principal} at {address}"
 
     def _tell(self) -> dict[str, Any]:
-        """Tell of the connection to who administers the node."""
+        """Return what who administers the node may know of the connection."""
         session = self._session
         identity = None if session is None else session.identity
         return {

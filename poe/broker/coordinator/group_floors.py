@@ -32,7 +32,7 @@ class GroupFloors:
         self._states[state.definition.name] = state
 
     def forget(self, group: str) -> None:
-        """Take note that a group is deleted."""
+        """Note that a group is deleted."""
         self._states.pop(group, None)
 
     def may_know(self, group: str) -> bool:

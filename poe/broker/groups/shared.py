@@ -141,7 +141,7 @@ class Shared:
         return bool(self._fresh or returned.first() or returned.first_suspect())
 
     def nothing(self, sought: Sought) -> None:
-        """Take note that there are no such messages: none yet, or of what was returned, no more."""
+        """Note that there are no such messages: none yet, or of what was returned, no more."""
         if sought.unit in self._offered:
             self.withdraw(sought.unit, sought.after, sought.last)
         elif sought.returned is None:
@@ -151,7 +151,7 @@ class Shared:
             self._finish(sought.unit, sought.after, sought.last)
 
     def put_aside(self, sought: Sought, pause_s: float, now_us: int) -> None:
-        """Take note that such messages cannot be read now, so that others come before them.
+        """Note that such messages cannot be read now, so that others come before them.
 
         What was returned comes again after a pause, what is new when it is said to have `arrived`.
         """
@@ -167,7 +167,7 @@ class Shared:
         return ((unit, self._progress[unit].next) for unit in self._idle)
 
     def arrived(self, unit: bytes) -> None:
-        """Take note that a unit has new messages."""
+        """Note that a unit has new messages."""
         if unit in self._idle:
             self._idle.remove(unit)
             self._fresh.append(unit)
@@ -265,7 +265,7 @@ class Shared:
         return True
 
     def learn_done(self, unit: bytes, after: int, last: int) -> list[int]:
-        """Take note that a range is done elsewhere; return the leases that nothing is left of.
+        """Note that a range is done elsewhere; return the leases that nothing is left of.
 
         What is dying of it is put as a dead letter all the same.
         """
@@ -359,7 +359,7 @@ class Shared:
         return list(self._letters)
 
     def buried(self, dying: Dying) -> None:
-        """Take note that a dead letter is stored, which was the next."""
+        """Note that a dead letter is stored, which was the next."""
         assert dying == self._letters.first()
         buried = self._letters.bury()
         if buried is not None:
@@ -778,7 +778,7 @@ class Shared:
         return True
 
     def _rest(self, unit: bytes) -> None:
-        """Take note that a unit has nothing new."""
+        """Note that a unit has nothing new."""
         if unit in self._fresh:
             self._fresh.remove(unit)
             self._idle.add(unit)

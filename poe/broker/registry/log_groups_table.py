@@ -46,7 +46,7 @@ class LogGroupsTable:
         self._known[group] = tuple(topics)
 
     def forget(self, group: str) -> None:
-        """Take note that there is no such group."""
+        """Note that there is no such group."""
         self._known.pop(group, None)
 
     def floor(self, group: str, topic: bytes) -> int | None:

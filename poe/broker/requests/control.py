@@ -121,7 +121,7 @@ async def _removed(handler: RequestHandler, arguments: Arguments) -> dict[str, A
 
 
 async def _tree(handler: RequestHandler, arguments: Arguments) -> list[dict[str, Any]]:
-    """Tell of the node's whole tree, a look that waits for no actor, and of its pipelines."""
+    """Return the node's whole tree, a look that waits for no actor, with its pipelines."""
     all_rows = arg.flag(arguments, "all")
     root = handler.actor.whereis(NODE_SUP)
     rows = [] if root is None else tree(root, all_rows=all_rows)

@@ -153,7 +153,7 @@ async def describe_route(actor: GenServer, route: Route) -> SegmentRows:
 
 
 def _resting_info(event: Event, role: str) -> SegmentInfo:
-    """Tell of a segment that nobody has asked for since the start what its event tells."""
+    """Return of a segment that nobody has asked for since the start what its event tells."""
     path = f"topics/{os.fsdecode(event.topic)}/{event.timestamp}"
     low, high = (event.pointer_low, event.pointer_high) if event.record_count else (None, None)
     return SegmentInfo(path, role, event.record_count, event.size_bytes, low, high, base=None)

@@ -15,7 +15,7 @@ _BEGIN_S: Final = 5.0
 
 
 async def cluster_logs(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
-    """Tell how the engine of the replicated log is, and each copy on this node.
+    """Return how the engine of the replicated log is, and each copy on this node.
 
     With `brief` the engine is not asked for the stream of each.
 

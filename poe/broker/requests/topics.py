@@ -91,7 +91,7 @@ async def topic_adopt(handler: RequestHandler, arguments: Arguments) -> dict[str
 
 
 async def describe_topic(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
-    """Tell what a topic has, and what its partitions hold; of a queue, what it has.
+    """Return what a topic has, and what its partitions hold; of a queue, what it has.
 
     Raises:
         UnknownTopic: there is none of that name.
@@ -109,7 +109,7 @@ async def describe_topic(handler: RequestHandler, arguments: Arguments) -> dict[
 
 
 async def topic_list(handler: RequestHandler, arguments: Arguments) -> dict[bytes, Any]:
-    """Tell the topics by name, sorted; the node's own with `all`, partitions never.
+    """Return the topics by name, sorted; the node's own with `all`, partitions never.
 
     With `brief` the names alone: descriptions of 10 000 topics take more than a second.
     """
@@ -193,7 +193,7 @@ async def _ask_logs(handler: RequestHandler, request: CreateLog | AlterLog | Del
 
 
 def _partition_row(topic: bytes, rows: SegmentRows, next_ordinal: int) -> dict[str, Any]:
-    """Tell what a partition holds; its pointers are None as long as there is no message.
+    """Return what a partition holds; its pointers are None as long as there is no message.
 
     `next_ordinal` is what the next one is not less than, of what is gone.
     """

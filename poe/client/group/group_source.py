@@ -163,7 +163,7 @@ class GroupSource:
         return self._is_owned(unit)
 
     def note_dealt(self) -> None:
-        """Take note of how far the consumer is with what it has in hand."""
+        """Note how far the consumer is with what it has in hand."""
         hand, is_before = self._hand, self._options.commit == "before"
         for fetched, unit, begin in self._fetches:
             if fetched is hand.fetched:

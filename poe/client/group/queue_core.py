@@ -606,7 +606,7 @@ class QueueCore:
         return reply
 
     def _note_lost(self, leases: Iterable[int]) -> None:
-        """Take note of leases whose end was told too late; that costs nothing else."""
+        """Note leases whose end was told too late; that costs nothing else."""
         with self._lock:
             for each in leases:
                 self._counts["late"] += 1

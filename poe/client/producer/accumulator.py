@@ -72,7 +72,7 @@ class Accumulator:
             return room
 
     def free(self, count: int, size: int) -> Outcome | None:
-        """Take note that messages have left; settle what is returned, without the lock.
+        """Note that messages have left; settle what is returned, without the lock.
 
         With the lock held; `release` is for those who have not got it.
         """
@@ -82,7 +82,7 @@ class Accumulator:
         return room
 
     def release(self, count: int, size: int) -> None:
-        """Take note that messages have left, and wake who waits for room."""
+        """Note that messages have left, and wake who waits for room."""
         with self.lock:
             room = self.free(count, size)
         if room is not None:

@@ -23,7 +23,7 @@ class FailureLog:
         """Count and last error, of topics that had a line within the last second."""
 
     def add(self, topic: bytes, count: int, error: PoeError) -> None:
-        """Take note of messages that are given up."""
+        """Note messages that are given up."""
         with self._lock:
             untold = self._untold.get(topic)
             self._untold[topic] = (0 if untold is None else untold[0]) + count, error

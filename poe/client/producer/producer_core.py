@@ -131,7 +131,7 @@ class LoopScheduler:
             loop.call_soon_threadsafe(loop.call_later, delay_s, action)
 
     def close(self) -> None:
-        """Take note that the loop has ended."""
+        """Note that the loop has ended."""
         callback_threads.discard(self._thread_ident)
 
 

@@ -292,7 +292,7 @@ class TopicProducer(GenServer):
             observer.topic_event(Event.DOWNTIME_REPLAYED, topic.topic, waiting)
 
     def _look_at(self, record: WorkerRecord) -> None:
-        """Take note of a connection that serves; one without requests is as good after a while."""
+        """Note a connection that serves; one without requests is as good after a while."""
         link = record.link
         if link is not None and not record.is_served:
             age_s = self.monotonic_s() - record.connected_s

@@ -184,7 +184,7 @@ class Spool:
         return self.size == 0
 
     def count_lost(self, topic: bytes, partition: int, count: int) -> None:
-        """Take note of how many messages were in a damaged place, unless all was counted anew."""
+        """Note how many messages were in a damaged place, unless all was counted anew."""
         count = min(count, self.counts[topic, partition])
         self.count -= count
         self.counts[topic, partition] -= count

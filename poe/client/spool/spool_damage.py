@@ -22,7 +22,7 @@ class SpoolDamage:
         return len(self._seen)
 
     def note(self, address: int, next_address: int, error: PoeError) -> None:
-        """Take note of a place that is skipped, however often."""
+        """Note a place that is skipped, however often."""
         if address not in self._seen:
             self._seen.add(address)
             self._untold.append(range(address, next_address))

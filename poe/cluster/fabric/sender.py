@@ -146,7 +146,7 @@ class Sender:
         return encode_envelope(frames, self._version)
 
     def answered(self, number: int, now_us: int) -> None:
-        """Take note that an ask was answered."""
+        """Note that an ask was answered."""
         ask = self._end(number)
         if ask is None:
             return
@@ -156,7 +156,7 @@ class Sender:
         self._look_at_us = now_us + self._limits.look_after_us
 
     def failed(self, number: int, now_us: int) -> None:
-        """Take note that no answer came: the peer is down, and what waits for it is lost."""
+        """Note that no answer came: the peer is down, and what waits for it is lost."""
         ask = self._end(number)
         if ask is None:
             return

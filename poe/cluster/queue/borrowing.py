@@ -149,7 +149,7 @@ class Borrowing:
         return [(after, last)] if gifts is None else gifts.without(after, last)
 
     def handed_out(self, stream: StreamId, after: int, last: int) -> None:
-        """Take note that a range was handed out, which is done by that."""
+        """Note that a range was handed out, which is done by that."""
         gifts = self._gifts.get(stream)
         if gifts is not None:
             gifts.cut(after, last)

@@ -56,7 +56,7 @@ class Burials:
         return []
 
     def buried(self, number: int) -> None:
-        """Take note that letters are held."""
+        """Note that letters are held."""
         if self._dying is not None and number == self._number:
             self._end(self._dying)
 

@@ -68,7 +68,7 @@ class Gossip:
         self._hearsay_due_us: int | None = None
 
     def note_held(self, stream: StreamId, after: int, last: int, now_us: int) -> None:
-        """Take note that a range is held here now."""
+        """Note that a range is held here now."""
         added = self._added.get(stream)
         if added is None:
             added = self._added[stream] = RangeSet()
@@ -76,7 +76,7 @@ class Gossip:
         self._held_due_us = self._held_due_us or now_us + HELD_US
 
     def note_dropped(self, stream: StreamId, after: int, last: int, now_us: int) -> None:
-        """Take note that a range is held here no more."""
+        """Note that a range is held here no more."""
         # Whoever is told takes away first, and adds then.
         if stream in self._added:
             self._added[stream].cut(after, last)
@@ -170,7 +170,7 @@ class Gossip:
         return Difference(self._queue, is_held_asked=True, known=())
 
     def note_hearsay(self, now_us: int) -> None:
-        """Take note that something was said of a node by another one."""
+        """Note that something was said of a node by another one."""
         self._hearsay_due_us = self._hearsay_due_us or now_us + ASK_AGAIN_US
 
     def check_hearsay(self, peers: Collection[NodeRef], now_us: int) -> list[Tell]:
@@ -212,7 +212,7 @@ class Gossip:
         ]
 
     def forget(self, node: NodeRef) -> None:
-        """Take note that a node is gone: what it was asked it does not answer."""
+        """Note that a node is gone: what it was asked it does not answer."""
         self._asked_us.pop(node, None)
 
     def next_deadline_us(self) -> int | None:

@@ -164,7 +164,7 @@ class GroupShare:
         return self._ledger.is_once and stream != StreamId(*self._ledger.me)
 
     def end(self, stream: StreamId, ranges: Iterable[Bounds]) -> None:
-        """Take note that the life of a stream's origin is over, and what is held here of it.
+        """Note that the life of a stream's origin is over, and what is held here of it.
 
         What is to be handed out once at most, nobody else hands out.
         """
@@ -225,7 +225,7 @@ class GroupShare:
             self._go_on(now_us)
 
     def written(self, news: Iterable[Known], now_us: int, *, is_failed: bool) -> list[Known]:
-        """Take note that news are written, or cannot be; return what is to be told of them.
+        """Note that news are written, or cannot be; return what is to be told of them.
 
         What counts as handed out by a lease, and no client has got, comes again when that is over;
         what would be done by that is handed out anew.
@@ -319,7 +319,7 @@ class GroupShare:
         return "node lost" if is_lost else sought.returned.why
 
     def _note_unheard(self, stream: StreamId, found: Found) -> None:
-        """Take note which nodes that are not there may have handed messages out as well."""
+        """Note which nodes that are not there may have handed messages out as well."""
         for ref, since_us in self._unheard.items():
             if ref not in self._peers:
                 held = intersect(self._held_by(ref, stream), [(found.after, found.last)])
@@ -357,7 +357,7 @@ class GroupShare:
         return batches
 
     def buried(self, number: int, now_us: int) -> None:
-        """Take note that the dead letters of a `Bury` are held."""
+        """Note that the dead letters of a `Bury` are held."""
         self._burials.buried(number)
         self._go_on(now_us)
 
@@ -486,12 +486,12 @@ class GroupShare:
         self._go_on(now_us)
 
     def peer_up(self, peer: Peer, now_us: int) -> None:
-        """Take note that a node is there."""
+        """Note that a node is there."""
         self._peers[peer.ref] = now_us
         self._go_on(now_us)
 
     def peer_down(self, ref: NodeRef, now_us: int) -> None:
-        """Take note that a node is not there: what it holds it may hand out, and tell nobody."""
+        """Note that a node is not there: what it holds it may hand out, and tell nobody."""
         up_us = self._peers.pop(ref, None)
         if up_us is not None and now_us - up_us >= HEARD_US:
             self._unheard.pop(ref, None)

@@ -48,7 +48,7 @@ class _Holding:
         """What it was asked to hold, and has not said anything of."""
 
     def confirm(self, stream: StreamId, after: int, last: int) -> None:
-        """Take note that the node says something of a range itself."""
+        """Note that the node says something of a range itself."""
         for unsaid in (self.hearsay, self.late_hearsay, self.unanswered):
             _cut(unsaid, stream, after, last)
 
@@ -79,7 +79,7 @@ class Holders:
         return bool(new)
 
     def note_unanswered(self, node: NodeRef, stream: StreamId, after: int, last: int) -> None:
-        """Take note that a node was asked to hold a range, and has not answered."""
+        """Note that a node was asked to hold a range, and has not answered."""
         unanswered = self._holding(node).unanswered
         if stream not in unanswered and len(unanswered) >= STREAMS_MAX:
             return
@@ -90,7 +90,7 @@ class Holders:
             ranges.join(first, end)
 
     def note_answered(self, node: NodeRef, stream: StreamId, after: int, last: int) -> None:
-        """Take note that a node has said whether it holds a range."""
+        """Note that a node has said whether it holds a range."""
         holding = self._holdings.get(node)
         if holding is not None and holding.unanswered:
             _cut(holding.unanswered, stream, after, last)

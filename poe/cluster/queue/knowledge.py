@@ -212,7 +212,7 @@ class Knowledge:
     def note_again(
         self, stream: StreamId, why: tuple[str, NodeRef], now_us: int, after: int, last: int
     ) -> None:
-        """Take note that this node hands a range out again, for which cause and after whom.
+        """Note that this node hands a range out again, for which cause and after whom.
 
         With the cause `UNHEARD`: that another one may have.
         """
@@ -237,12 +237,12 @@ class Knowledge:
         return [each.as_known(self._group, stream) for stream, each in told.items()]
 
     def note_unwritten(self, told: Iterable[Known]) -> None:
-        """Take note that what others have told could not be written."""
+        """Note that what others have told could not be written."""
         for each in told:
             self._hear(each.stream, each.done)
 
     def _hear(self, stream: StreamId, done: Iterable[Bounds]) -> None:
-        """Take note of what others say is done, if it is to be written one day."""
+        """Note what others say is done, if it is to be written one day."""
         for bounds in done if self._is_logged and stream in self._streams else ():
             self._heard.setdefault(stream, RangeSet()).join(*bounds)
 
@@ -310,7 +310,7 @@ class Knowledge:
         return self._unwritten.get(stream, _NOTHING).as_known(self._group, stream)
 
     def written(self, news: Known, *, is_failed: bool) -> tuple[Known, list[Bounds]]:
-        """Take note that news are written, so that what was to be handed out by them is; or failed.
+        """Note that news are written, so that what was to be handed out by them is; or failed.
 
         Return what is to be told of them, and what was to be done by that and is not.
         """
@@ -335,7 +335,7 @@ class Knowledge:
         return news._replace(done=tuple(minus(news.done, done)), granted=()), done
 
     def begin_again(self) -> None:
-        """Take note of a crash: what was to be handed out when it is written was not."""
+        """Note a crash: what was to be handed out when it is written was not."""
         if self._is_logged:
             self._unwritten, self._news = {}, {}
 

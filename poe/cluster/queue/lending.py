@@ -78,7 +78,7 @@ class Lending:
         return bool(self._standing)
 
     def hear_want(self, node: NodeRef, want: Want, now_us: int) -> list[Tell]:
-        """Take note of what a node wants; return the answer again if it was answered."""
+        """Note what a node wants; return the answer again if it was answered."""
         given = self._given.get(node)
         if given is not None and want.number <= given.number:
             return [Tell(node, self._still(node, given))] if want.number == given.number else []

@@ -149,7 +149,7 @@ class Compaction:
         return messages
 
     def fail(self) -> None:
-        """Take note that a message was not written: it may be one of those that are to stay."""
+        """Note that a message was not written: it may be one of those that are to stay."""
         self._entries = None
 
     def end(self) -> int | None:

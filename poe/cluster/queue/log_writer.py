@@ -80,12 +80,12 @@ class LogWriter:
         self._unwritten[last] = both
 
     def written(self, number: int, now_us: int) -> None:
-        """Take note that a message is written."""
+        """Note that a message is written."""
         self._closed_until_us = 0
         self._unwritten.pop(number, _nothing)(None, now_us)
 
     def write_failed(self, number: int, error: PoeError, now_us: int) -> None:
-        """Take note that a message cannot be written: nothing is taken for a while."""
+        """Note that a message cannot be written: nothing is taken for a while."""
         if not self._closed_until_us:
             self._emit(Event("log fails", str(error)))
         self._counts["writes failed"] += 1

@@ -204,7 +204,7 @@ class BestEffortQueue:
             self._finished(stream, now_us)
 
     def join_record(self, record: QueueRecord) -> None:
-        """Take note of how the queue was made, or was elsewhere: what was made last holds."""
+        """Note how the queue was made, or was elsewhere: what was made last holds."""
         if record != self.record:
             # Whether there is a log was settled when the queue was started.
             self.record = winner(self.record, record)._replace(persist=self.record.persist)
@@ -361,7 +361,7 @@ class BestEffortQueue:
         return count
 
     def buried(self, group: str, number: int, now_us: int) -> None:
-        """Take note that the dead letters of a `Bury` are held."""
+        """Note that the dead letters of a `Bury` are held."""
         share = self._shares.get(group)
         if share is not None:
             share.buried(number, now_us)
@@ -711,12 +711,12 @@ class BestEffortQueue:
     # --- Log -----------------------------------------------------------------------------------
 
     def written(self, number: int, now_us: int) -> None:
-        """Take note that a message of the log is written."""
+        """Note that a message of the log is written."""
         self._log.written(number, now_us)
         self._settle(now_us)
 
     def write_failed(self, number: int, error: PoeError, now_us: int) -> None:
-        """Take note that a message of the log cannot be written: nothing is taken for a while."""
+        """Note that a message of the log cannot be written: nothing is taken for a while."""
         self._log.write_failed(number, error, now_us)
         self._settle(now_us)
 
@@ -898,7 +898,7 @@ class BestEffortQueue:
                 self._ask(spread, now_us)
 
     def _note_unanswered(self, node: NodeRef, spread: Spread) -> None:
-        """Take note that a node may hold messages, for it was asked to and has not answered."""
+        """Note that a node may hold messages, for it was asked to and has not answered."""
         if node != self.me:
             batch = spread.batch
             self._holders.note_unanswered(node, spread.stream, batch.after, batch.last)
@@ -983,7 +983,7 @@ class BestEffortQueue:
         return not is_held and not any(each.is_at_work_on(stream) for each in self._shares.values())
 
     def _finished(self, stream: StreamId, now_us: int) -> None:
-        """Take note that something of a stream may be done in all groups."""
+        """Note that something of a stream may be done in all groups."""
         self._done.add(stream)
         self._collect_due_us = self._collect_due_us or now_us + COLLECT_US
 
@@ -1059,7 +1059,7 @@ class BestEffortQueue:
             share.arrived(stream, *bounds, now_us)
 
     def _see_holder(self, node: NodeRef, stream: StreamId) -> None:
-        """Take note that a node holds something else of a stream than before."""
+        """Note that a node holds something else of a stream than before."""
         if self._holders.held_by(node, stream):
             self._over.note_held(stream)
         is_before = self._rank(node, stream) < self._rank(self.me, stream)

@@ -71,7 +71,7 @@ class Recovery:
                     yield Kept(stream, batch)
 
     def end(self, lives: list[NodeRef], now_us: int) -> None:
-        """Take note that all of the log is read, and which nodes it knows of."""
+        """Note that all of the log is read, and which nodes it knows of."""
         self.lives = lives
         self.silent_until_us = now_us + RECOVERY_US
         self._survived = _held(self._copies)

@@ -98,7 +98,7 @@ class Candidates:
         self._until_us = 0
 
     def took(self, node: NodeRef, wait_us: int, now_us: int) -> None:
-        """Take note of how long a node took to hold what it was asked to."""
+        """Note how long a node took to hold what it was asked to."""
         self._took_us[node] = wait_us
         longest_us = self._longest_us.get(node, 0)
         self._longest_us[node] = max(wait_us, longest_us - (longest_us - wait_us) // _FADING)
@@ -122,7 +122,7 @@ class Candidates:
         return min(max(HEDGE_MIN_US, usual_us), PATIENCE_US)
 
     def is_late(self, node: NodeRef, now_us: int) -> None:
-        """Take note that a node does not answer in the time that is usual for it."""
+        """Note that a node does not answer in the time that is usual for it."""
         self._ask_last(node, now_us)
 
     def _ask_last(self, node: NodeRef, now_us: int) -> None:
@@ -186,7 +186,7 @@ class Spread:
         self._passed.add(node)
 
     def gone(self, node: NodeRef) -> bool:
-        """Take note that a node is not there any more; return whether that changes anything."""
+        """Note that a node is not there any more; return whether that changes anything."""
         if node not in self.made and node not in self.asked:
             return False
         self.made.discard(node)

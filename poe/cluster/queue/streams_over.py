@@ -38,13 +38,13 @@ class StreamsOver:
         """What others say to have forgotten."""
 
     def see(self, ref: NodeRef) -> None:
-        """Take note that a node is there."""
+        """Note that a node is there."""
         self.members.add(ref.id)
         self._gone.discard(ref.id)
         self._epochs[ref.id] = max(ref.epoch, self._epochs.get(ref.id, 0))
 
     def forget_node(self, node: bytes) -> None:
-        """Take note that a node is none of the cluster any more."""
+        """Note that a node is none of the cluster any more."""
         self.members.discard(node)
         self._gone.add(node)
 
@@ -57,7 +57,7 @@ class StreamsOver:
         return self.forgotten.get(stream.origin, -1) >= stream.epoch
 
     def note_held(self, stream: StreamId) -> None:
-        """Take note that somebody holds something of a stream: it is forgotten no more.
+        """Note that somebody holds something of a stream: it is forgotten no more.
 
         Its holder was none of the cluster any more when it was forgotten, and has come back with
         its disk. What is known of the stream is heard of again, as all that was missed is.

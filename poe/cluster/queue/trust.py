@@ -61,7 +61,7 @@ class Trust:
         self._counts: Counter[str] = Counter()
 
     def begin(self, now_us: int) -> None:
-        """Take note that another node is there."""
+        """Note that another node is there."""
         if self.due_us is None:
             self.due_us = now_us + PROOFS_US
 

@@ -117,7 +117,7 @@ def foreign_folders(files: Files) -> list[tuple[str, int]]:
 
 
 def foreign_text(folder: str, segments_count: int) -> str:
-    """Tell of a folder with segments that belong elsewhere."""
+    """Return a sentence about a folder with segments that belong elsewhere."""
     what = "a segment" if segments_count == 1 else f"{segments_count} segments"
     return f"{folder} holds {what} found under the name of another, and not served"
 

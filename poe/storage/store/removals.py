@@ -394,7 +394,7 @@ class Removals:
             self._notes.drop(topic, timestamps)
 
     def note_gone(self, topic: bytes) -> None:
-        """Take note that a topic has no segment any more; of too many, the oldest is forgotten."""
+        """Note that a topic has no segment any more; of too many, the oldest is forgotten."""
         self._gone.pop(topic, None)
         self._gone[topic] = None
         if len(self._gone) > GONE_TOPICS_MAX:
@@ -406,7 +406,7 @@ class Removals:
             self._notes.bases.pop(oldest, None)
 
     def note_back(self, topic: bytes) -> None:
-        """Take note that a topic has a segment."""
+        """Note that a topic has a segment."""
         self._gone.pop(topic, None)
 
     def _read(self, *, is_after_power_cut: bool) -> bool:

@@ -44,7 +44,7 @@ class Listener:
         self.fabric.open(self.me, self.hear)
 
     def hear(self, event: FabricEvent) -> None:
-        """Take note of an event, in a thread of zenoh's."""
+        """Note an event, in a thread of zenoh's."""
         if isinstance(event, Asked) and not self.is_silent:
             self._asked.put(event)
         with self._heard:
