@@ -6,7 +6,8 @@ Nothing is shared with the test: what happens is told to a `Recorder`, which is 
 import os
 from functools import partial
 
-from poe.actors import IGNORE, NO_REPLY, GenServer, Stop, Work
+from poe.actors import IGNORE, NO_REPLY, AsyncWork, GenServer, Stop, Work
+from poe.actors.mailslot import Mailslot
 from poe.supervision import ChildSpec, Restart, WhichChildren, call_supervisor
 from tests.waiting import wait_until
 
@@ -194,3 +195,43 @@ class Answering(GenServer):
             self.reply_error(caller, message.error)
         else:
             self.reply(caller, message.result)
+
+
+class Meanwhile(GenServer):
+    """Has a function run beside it, and says what that has returned."""
+
+    def init(self):
+        self.result = None
+
+    def handle_call(self, request, caller):
+        del caller
+        what, *function = request
+        if what == "begin":
+            Work(self, partial(*function))
+        return self.result
+
+    def handle_info(self, work):
+        self.result = work.result
+
+
+def wait_for_file(path):
+    wait_until(path.exists)
+    return "found"
+
+
+class OnLoop(GenServer):
+    """Uses what only a `LoopSystem` has."""
+
+    def handle_call(self, what, caller):
+        del caller
+        if what == "Mailslot":
+            Mailslot(self)
+        else:
+            AsyncWork(self, wait_for_nothing())
+
+    def handle_info(self, work):
+        pass
+
+
+async def wait_for_nothing():
+    pass

@@ -67,6 +67,11 @@ class HostQueue(RunQueue):
         self.burst = BURST
         self._wake = wake
 
+    @property
+    def is_simulated(self) -> bool:
+        """Whether nothing runs beside the actors: the clock is given, but it is the real one."""
+        return False
+
     def take_turn(self) -> None:
         """Run what has come due and what is queued."""
         self.drain()
