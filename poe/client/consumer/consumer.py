@@ -34,8 +34,9 @@ class Consumer:
     Messages of a partition come in order; partitions take turns. Where a server cannot be reached,
     it is tried again, at growing intervals, for `timeout_s`; then that is an error, after which one
     may ask again. So is damage, or that messages were deleted before they were read, unless an
-    option says to skip it. To go on behind it: `seek(error.pointer)`, after `MessagesLost`
-    `seek({error.partition: error.pointer_high})`.
+    option says to skip it. To go on behind it: `seek(error.pointer)` where there is one partition,
+    else `seek({partition: error.pointer})`, by what a note of the error says; after `MessagesLost`
+    `seek({error.partition: error.pointer_high})`. With a group it is the topic of the partition.
 
     With `group` it is a member of one: the members share the partitions, and each goes on where the
     group was. What was handed out counts as dealt with, and is committed, once the next messages

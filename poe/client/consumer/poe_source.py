@@ -29,6 +29,7 @@ from poe.errors import (
     PropertyMismatch,
     UnknownTopic,
 )
+from poe.errors.root import shown
 from poe.protocol import FOLLOW_WAIT_S, RANGE_COUNT_MAX, IndexedRecords, Removed
 from poe.protocol.arguments import check_pointer
 from poe.protocol.envelope import Enveloped, decode
@@ -318,7 +319,7 @@ class PartitionReader:
             except CorruptRecord as error:
                 behind = error.pointer or 0
                 if self._options.on_corrupt == "error" or behind <= self._pointer:
-                    error.add_note(f"in partition {self._partition}")
+                    self._note_place(error)
                     raise
                 self._note_skipped(error)
                 self._pointer = self._seen = behind
@@ -403,14 +404,20 @@ class PartitionReader:
                 good.append(pointer)
                 kept.append(ordinal)
             except InvalidEnvelope as error:
+                found = InvalidEnvelope(error.problem, pointer)
                 if self._options.on_corrupt == "error":
                     if good:
                         break
-                    raise InvalidEnvelope(error.problem, pointer) from error
-                self._note_skipped(InvalidEnvelope(error.problem, pointer))
+                    self._note_place(found)
+                    raise found from error
+                self._note_skipped(found)
             self._pointer = self._seen = pointer
         keys, values, headers = zip(*opened, strict=True) if opened else ((), (), ())
         return Fetched(self._partition, good, kept, values, keys, headers)
+
+    def _note_place(self, error: PoeError) -> None:
+        """Note in which partition an error is: `seek` of a pointer alone is for all of them."""
+        error.add_note(f"in partition {self._partition}, topic {shown(self._topic)}")
 
     def _note_skipped(self, error: PoeError) -> None:
         self._statistics.corrupt_count += 1

@@ -40,6 +40,19 @@ def test_what_is_no_envelope_is_an_error_that_comes_in_its_turn(node, consumer):
     assert values(reader) == [b"b"]
 
 
+def test_of_several_partitions_it_is_said_in_which_one_something_is_no_envelope(node, consumer):
+    """One goes on behind it there alone: a pointer by itself would be for the others, too."""
+    node.create_topic("t", partitions=2, envelope=True)
+    bad = node.put("t-1", b"plain")
+    node.put("t-1", encode(None, b"b"))
+    reader = consumer()
+    with pytest.raises(InvalidEnvelope) as caught:
+        reader.receive()
+    assert caught.value.__notes__ == ["in partition 1, topic 't-1'"]
+    reader.seek({1: bad})
+    assert values(reader) == [b"b"]
+
+
 def test_what_is_no_envelope_can_be_skipped_and_is_counted(node, consumer):
     node.put_many("t", [b"plain", encode(None, b"a"), b"plain"])
     reader = consumer(envelope=True, on_corrupt="skip", follow=True)
