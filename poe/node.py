@@ -7,7 +7,9 @@ through an actor that serves this one request.
 
 import contextlib
 import logging
+import os
 import sys
+import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from types import TracebackType
@@ -79,6 +81,11 @@ logger = logging.getLogger("poe")
 
 T = TypeVar("T")
 
+_nodes: "weakref.WeakSet[Node]" = weakref.WeakSet()
+_of_parents: list[object] = []
+"""What a fork has copied of the parent: never used again, and never torn down, since its event loop
+shares the kernel's with the parent's."""
+
 _BYTES_ONLY = frozenset({bytes})
 
 
@@ -86,7 +93,8 @@ class Node:
     """A running node; `with Node(dir=...) as node:` starts and stops it.
 
     Options come by name, in a dictionary or as keywords, or as a `Config` that is complete.
-    All methods may be called from any thread, but not from inside an actor of this node. `bound`
+    All methods may be called from any thread, but not from inside an actor of this node. In a fork
+    of the process it does not run: two that write to one folder would overwrite each other. `bound`
     are ports that the node is to use, once, instead of binding those of its options; `fabric` is
     what connects the node with others of its cluster, instead of zenoh, `log_engine` what it agrees
     with them by on replicated topics.
@@ -116,13 +124,17 @@ class Node:
         self._log_engine = log_engine
         self._clock = clock or HybridClock()
         self._wall = clock or SystemClock()
-        self._routes = RoutingTable()
-        self._routes.events = EventRing(self._clock.now_us)
-        self._routes.options = self.config.told()
         self._store: Store | None = None
         self._system: LoopSystem | None = None
         self._sup: ActorRef | None = None
         self._listener: ListenerParts | None = None
+        self._reset()
+        _nodes.add(self)
+
+    def _reset(self) -> None:
+        self._routes = RoutingTable()
+        self._routes.events = EventRing(self._clock.now_us)
+        self._routes.options = self.config.told()
 
     # ---- life -----------------------------------------------------------------------------------
 
@@ -279,6 +291,17 @@ class Node:
             self._routes.leave_store()
             if self._listener is not None:
                 self._listener.bound.close()  # a listener that was killed could not
+
+    def _forget(self) -> None:
+        """Begin afresh in a process that was forked: the parent's node runs on, with its folder.
+
+        Actors of the copy would write where those of the parent do.
+        """
+        if self._store is not None:
+            self._store.leave()
+        _of_parents.append((self._system, self._store))
+        self._system = self._store = None
+        self._reset()
 
     def __enter__(self) -> Self:
         return self if self.is_running else self.start()
@@ -668,6 +691,14 @@ def root_cause(failed: StartFailed) -> PoeError:
             reason = inner
         else:
             return reason if isinstance(reason, PoeError) else failed
+
+
+def _forget_all() -> None:
+    for node in list(_nodes):
+        node._forget()  # noqa: SLF001 - of this module
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 # ---- the node of the process --------------------------------------------------------------------

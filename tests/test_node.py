@@ -2,8 +2,10 @@
 
 import gc
 import io
+import os
 import socket
 import threading
+import warnings
 
 import pytest
 
@@ -67,6 +69,63 @@ def test_a_stopped_node_starts_again_with_its_messages(tmp_path):
             node.put("t", b"m%d" % number)
     with node:
         assert [message for _, message in walk(node, "t")] == [b"m0", b"m1", b"m2"]
+
+
+def test_a_forked_process_has_no_node_and_harms_none(module_node, tmp_path):
+    """It wrote where its parent did: what that had acknowledged meanwhile was overwritten."""
+    module_node.put("t", b"before")
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # since 3.12, with threads
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.read(reading, 1)
+            code = _use_copy(module_node, tmp_path / "child")
+        finally:
+            os._exit(code)
+    module_node.put("t", b"meanwhile")
+    os.write(writing, b"x")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    os.close(reading)
+    os.close(writing)
+    module_node.put("t", b"after")
+    poe.stop()
+    poe.start(dir=tmp_path / "module", port=None)
+    assert [message for _, message in walk(poe, "t")] == [b"before", b"meanwhile", b"after"]
+
+
+def _use_copy(node, folder):
+    for request in (lambda: poe.put("t", b"of the child"), lambda: node.next("t", 0), node.status):
+        with pytest.raises(NodeNotRunning):
+            request()
+    node.stop()
+    with pytest.raises(StoreLocked):
+        node.start()
+    with poe.start(dir=folder, port=None) as own:
+        own.put("t", b"in a folder of its own")
+        assert [message for _, message in walk(poe, "t")] == [b"in a folder of its own"]
+    return 0
+
+
+def test_a_folder_is_free_when_its_node_has_ended_although_a_fork_lives(tmp_path):
+    with Node(dir=tmp_path, port=None):
+        reading, writing = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # since 3.12, with threads
+            child = os.fork()
+        if child == 0:
+            try:
+                os.close(writing)
+                os.read(reading, 1)
+            finally:
+                os._exit(0)
+        os.close(reading)
+    with Node(dir=tmp_path, port=None) as node:
+        assert node.is_running
+    os.close(writing)
+    os.waitpid(child, 0)
 
 
 def test_options_come_by_name_or_complete(tmp_path):

@@ -88,12 +88,12 @@ class InvalidPattern(BrokerError):
 
 
 class NodeNotRunning(BrokerError):
-    """The module functions were used before `poe.start` or after `poe.stop`."""
+    """A node was used before it was started, after it was stopped, or in a fork of its process."""
 
     code = 404
 
     def __init__(self) -> None:
-        super().__init__("no node is running; call poe.start() first")
+        super().__init__("no node is running in this process; call poe.start() first")
 
 
 class PortInUse(BrokerError):

@@ -173,7 +173,7 @@ class Store:
             if not meta.is_after_power_cut:  # else the next start comes after it, too
                 _write_owner(lock, files.boot_id)
             store.reserve.release()
-            store._leave()
+            store.leave()
             raise
         return store
 
@@ -494,9 +494,9 @@ class Store:
                 note_rest(self._files, self._meta, topic)
         self.reserve.release()
         self._meta.close(is_whole=not self.left_open())
-        self._leave()
+        self.leave()
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
         """Release the lock; of a store that was not closed, the next start finds out the rest."""
         self.space.leave()
         self._lock = None
