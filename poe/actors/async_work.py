@@ -121,6 +121,6 @@ class AsyncWork:
             raise  # in simulated time it has waited for something
         except BaseException as error:  # the actor decides what it means
             # `sys.exit()`, too: it would end the loop, and with it all actors.
+            self.error = error
             if is_for_program(error):
                 raise
-            self.error = error

@@ -120,7 +120,11 @@ def test_whoever_is_told_of_an_end_from_outside_may_fail(system, caplog):
 # ---- what is meant for the program ---------------------------------------------------------------
 
 
-@pytest.fixture(params=[KeyboardInterrupt, SystemExit])
+class TimeLimit(Exception):
+    """As queues of jobs, and pytest-timeout, have it."""
+
+
+@pytest.fixture(params=[KeyboardInterrupt, SystemExit, TimeLimit])
 def handler(request):
     """Raise something in the main thread when SIGUSR1 comes."""
 
