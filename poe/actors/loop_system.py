@@ -229,7 +229,14 @@ class LoopSystem(SystemCalls):
             del error  # it refers to this frame
 
     def _wait(self, event: threading.Event, timeout_s: float | None) -> bool:
-        """Wait for what actors do in other threads; where time is simulated, let it pass."""
+        """Wait for what actors do in other threads; where time is simulated, let it pass.
+
+        Raises:
+            CallFromActor: they wait for this thread, in which a signal handler calls, or an action
+                of `run_outside`.
+        """
+        if self.run_queue.is_running_here():
+            raise CallFromActor
         return event.wait(timeout_s)
 
 

@@ -17,12 +17,14 @@ decided by the order of calls.
 import itertools
 import logging
 import os
+import sys
 import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from threading import get_ident
+from types import FrameType
 from typing import ClassVar, Protocol
 
 from poe.actors.call import Call, Party, Start
@@ -208,7 +210,7 @@ class RunQueue:
 
     def is_running_here(self) -> bool:
         """Return whether the calling thread is the one that runs actors right now."""
-        return self._is_owned()
+        return self._is_owned() and (self._is_running or _has_entered(sys._getframe(1)))  # noqa: SLF001 - no other way
 
     def is_quiet(self) -> bool:
         """Return whether nothing can happen any more without a message from outside."""
@@ -234,7 +236,8 @@ class RunQueue:
     def leave(self) -> None:
         """Let others run actors."""
         self._lock.release()
-        if self._is_owned():
+        # The caller's caller: what is further up may have entered before, and goes on behind this.
+        if self._is_owned() and not _has_entered(sys._getframe(1).f_back):  # noqa: SLF001 - as there
             # Ctrl-C came between lock and `try` of an earlier call, which never got here.
             self._lock.release()
         if self._waiters:
@@ -504,6 +507,19 @@ class Wakefulness:
             self._call_soon(self._look)
         else:
             self._is_looking = False
+
+
+def _has_entered(frame: FrameType | None) -> bool:
+    """Return whether a frame, or one further up, is of a function that enters and leaves.
+
+    A signal handler may call actors where it has interrupted such a function.
+    """
+    while frame is not None:
+        is_ours = str(frame.f_globals.get("__name__")).startswith("poe.")
+        if is_ours and {"enter", "leave"} <= {*frame.f_code.co_names}:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _cut_short(receiver: Receiver, error: BaseException) -> None:

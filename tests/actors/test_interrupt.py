@@ -1,12 +1,13 @@
 """Ctrl-C in a thread that runs actors: the interrupted actor ends, everything else goes on."""
 
+import signal
 import threading
 from contextlib import nullcontext, suppress
 
 import pytest
 
 from poe.actors import ActorDead, GenServer, IdleTimeout, LoopSystem, StartFailed
-from poe.errors import ChildStartFailed
+from poe.errors import CallFromActor, ChildStartFailed
 from poe.supervision import (
     ChildSpec,
     StartChild,
@@ -80,6 +81,34 @@ def test_an_interrupt_between_lock_and_work_is_healed_by_the_next_call(system):
     system.run_queue.enter()
     assert system.call(ref, "more") == 1
     assert not system.run_queue.is_running_here()
+
+
+def test_a_signal_handler_that_calls_between_lock_and_work_takes_the_lock_from_nobody(system):
+    ref, seen = system.start(Interrupted), []
+
+    def handle(*_):
+        seen.append(system.call(ref, "more"))
+        seen.append(system.run_queue.is_running_here())
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        system.run_outside(lambda: signal.raise_signal(signal.SIGUSR1))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert seen == [1, True]
+    assert not system.run_queue.is_running_here()
+    assert system.call(ref, "more") == 2
+
+
+async def rest(puppet, _):
+    await puppet.sleep(0.001)
+
+
+def test_who_would_wait_for_actors_that_wait_for_its_thread_is_told_so(system):
+    puppet = system.start(Puppet)
+    with pytest.raises(CallFromActor):
+        system.run_outside(lambda: system.call(puppet, rest, timeout_s=None))
+    system.call(puppet, rest)
 
 
 def test_an_interrupt_while_a_time_out_is_handled_ends_the_actor():
