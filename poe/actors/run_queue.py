@@ -229,9 +229,11 @@ class RunQueue:
             raise CallFromActor
         if not self._try_lock(False):
             me = get_ident()
-            self._waiters.append(me)
-            self._lock.acquire()
-            self._waiters.remove(me)
+            try:
+                self._waiters.append(me)
+                self._lock.acquire()
+            finally:
+                self._waiters.remove(me)
 
     def leave(self) -> None:
         """Let others run actors."""

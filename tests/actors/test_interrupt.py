@@ -18,6 +18,7 @@ from poe.supervision import (
 )
 from poe.testing import SimulatedClock
 from tests.actors.puppet import Puppet
+from tests.waiting import wait_until
 
 
 class Interrupted(GenServer):
@@ -98,6 +99,28 @@ def test_a_signal_handler_that_calls_between_lock_and_work_takes_the_lock_from_n
     assert seen == [1, True]
     assert not system.run_queue.is_running_here()
     assert system.call(ref, "more") == 2
+
+
+def test_who_is_interrupted_while_another_thread_runs_actors_waits_no_longer(system):
+    """Each later call of any thread gave way to it, and so the interpreter to others."""
+    ref, main = system.start(Interrupted), threading.main_thread().ident
+    has_lock, may_go = threading.Event(), threading.Event()
+    waiters = system.run_queue._waiters  # noqa: SLF001 - nobody is told
+
+    def hold():
+        has_lock.set()
+        wait_until(lambda: waiters == [main])
+        signal.pthread_kill(main, signal.SIGINT)
+        may_go.wait(10)
+
+    other = threading.Thread(target=system.run_outside, args=(hold,))
+    other.start()
+    has_lock.wait(10)
+    with pytest.raises(KeyboardInterrupt):
+        system.call(ref, "more")
+    may_go.set()
+    other.join(10)
+    assert waiters == []
 
 
 async def rest(puppet, _):
