@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -269,13 +270,17 @@ class Node:
     def stop(self, timeout_s: float = 5.0) -> None:
         """Stop accepting, finish what is under way, write everything to disk, release the folder.
 
-        Stopping a node that does not run is fine.
+        Stopping a node that does not run is fine. In a signal handler that has interrupted an actor
+        it returns at once, and the end comes when the actor is done.
 
         Raises:
             CallTimeout: the tree had not ended after `timeout_s`; the folder is released anyway.
         """
         system, store = self._system, self._store
         if system is None or store is None or self._sup is None:
+            return
+        if system.run_queue.is_running_here():
+            threading.Thread(target=self.stop, args=(timeout_s,), name="poe-stop").start()
             return
         self._system = self._store = None
         if self.config.cluster.cluster is not None:

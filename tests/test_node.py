@@ -3,6 +3,7 @@
 import gc
 import io
 import os
+import signal
 import socket
 import threading
 import warnings
@@ -11,6 +12,7 @@ import pytest
 
 import poe
 from poe.actors import LoopSystem
+from poe.broker import NODE_SUP
 from poe.config import Config
 from poe.errors import (
     InvalidMessage,
@@ -25,6 +27,7 @@ from poe.errors import (
     UnknownTopic,
 )
 from poe.node import Node
+from poe.storage import SystemClock
 from tests.broker.nodes import connect, descriptors, read_by_next
 from tests.waiting import wait_until
 
@@ -126,6 +129,41 @@ def test_a_folder_is_free_when_its_node_has_ended_although_a_fork_lives(tmp_path
         assert node.is_running
     os.close(writing)
     os.waitpid(child, 0)
+
+
+class StoppingClock(SystemClock):
+    """Has a signal come that stops the node while an actor looks at the time."""
+
+    is_armed = False
+
+    def now_us(self):
+        if self.is_armed:
+            self.is_armed = False
+            signal.raise_signal(signal.SIGUSR1)
+        return super().now_us()
+
+
+def test_a_signal_handler_may_stop_the_node_in_the_middle_of_a_put(tmp_path):
+    """The store was closed below the actor: what that acknowledged then was lost."""
+    clock = StoppingClock()
+    node = Node(dir=tmp_path, port=None, clock=clock).start()
+    system = node.system
+    before = signal.signal(signal.SIGUSR1, lambda *_: node.stop())
+    try:
+        node.put("t", b"before")
+        clock.is_armed = True
+        node.put("t", b"interrupted")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    wait_until(lambda: not is_there("poe-stop"))
+    assert not node.is_running
+    assert not system.is_alive(NODE_SUP)
+    with node:
+        assert [message for _, message in walk(node, "t")] == [b"before", b"interrupted"]
+
+
+def is_there(name):
+    return any(thread.name == name for thread in threading.enumerate())
 
 
 def test_options_come_by_name_or_complete(tmp_path):
