@@ -56,7 +56,6 @@ from poe.errors import (
     NoDescriptors,
     PoeError,
     ReservedTopic,
-    SecurityFileError,
     StartFailed,
 )
 from poe.protocol import DescribedTopic, PutId, topic_bytes
@@ -164,62 +163,56 @@ class Node:
         kept = config.registry.retention
         archiver = ArchiverParts.of(config.dir, archives, kept, adopted=adopted)
         store = Store.open(config.dir, config.segment, config.store)
-        logger.info("starting with options: %s", config.as_dict())
-        _warn_of_memory(config.segment)
-        store.reserve.make()
-        store.space.measure()  # less what was just reserved
         try:
+            logger.info("starting with options: %s", config.as_dict())
+            _warn_of_memory(config.segment)
+            store.reserve.make()
+            store.space.measure()  # less what was just reserved
             gatekeeper = None
             if files is not None:
                 gatekeeper = GatekeeperParts.of(
                     files, security, config.dir, self._clock, self._wall, self._routes.events
                 )
-        except SecurityFileError:
-            store.close()
-            raise
-        self._listener = ListenerParts(
-            self._routes,
-            config.listener,
-            config.connection,
-            config.security,
-            None if files is None else files.tls,
-            None if gatekeeper is None else gatekeeper.access,
-            self._bound or BoundPorts(),
-        )
-        try:
+            self._listener = ListenerParts(
+                self._routes,
+                config.listener,
+                config.connection,
+                config.security,
+                None if files is None else files.tls,
+                None if gatekeeper is None else gatekeeper.access,
+                self._bound or BoundPorts(),
+            )
             joined, cluster = self._cluster()
             log = self._log(store, joined)
-        except PoeError:
-            store.close()
-            raise
-        parts = NodeParts(
-            RegistryParts(
-                store=store,
-                routes=self._routes,
-                options=config.registry,
-                appendix=config.appendix,
-                clock=self._clock,
-                archives=archives,
-            ),
-            self._listener,
-            config.scrubber,
-            archiver,
-            gatekeeper,
-            cluster,
-            log,
-            self._wall,
-        )
-        self._system = system or LoopSystem()
-        self._routes.counters.started_us = self._clock.now_us()
-        keep_events(self._system.run_queue, self._routes.events)
-        try:
+            parts = NodeParts(
+                RegistryParts(
+                    store=store,
+                    routes=self._routes,
+                    options=config.registry,
+                    appendix=config.appendix,
+                    clock=self._clock,
+                    archives=archives,
+                ),
+                self._listener,
+                config.scrubber,
+                archiver,
+                gatekeeper,
+                cluster,
+                log,
+                self._wall,
+            )
+            self._system = system or LoopSystem()
+            self._routes.counters.started_us = self._clock.now_us()
+            keep_events(self._system.run_queue, self._routes.events)
             self._sup = self._system.start(NodeSup, parts, name=NODE_SUP)
-        except StartFailed as failed:
-            self._system.shutdown()
-            store.close()
-            self._system = None
-            raise root_cause(failed) from failed
-        self._store = store
+            self._store = store
+        except BaseException as error:
+            # Ctrl-C, too: what runs already would keep the folder, and the port.
+            system, self._system = self._system, None
+            self._leave(system, store)
+            if isinstance(error, StartFailed):
+                raise root_cause(error) from error
+            raise
         return self
 
     def _cluster(self) -> "tuple[ClusterParts | None, ChildSpec | None]":
@@ -289,13 +282,18 @@ class Node:
         try:
             _stop(system, self._sup, timeout_s)
         finally:
+            self._leave(system, store)
+
+    def _leave(self, system: LoopSystem | None, store: Store) -> None:
+        """Release everything, whoever still runs."""
+        if system is not None:
             system.shutdown()
-            if self.config.security.users is not None:
-                remove_admin_token(self.config.dir)
-            store.close()  # behind it another node may have the folder, and a token of its own
-            self._routes.leave_store()
-            if self._listener is not None:
-                self._listener.bound.close()  # a listener that was killed could not
+        if self.config.security.users is not None:
+            remove_admin_token(self.config.dir)
+        store.close()  # behind it another node may have the folder, and a token of its own
+        self._routes.leave_store()
+        if self._listener is not None:
+            self._listener.bound.close()  # a listener that was killed could not
 
     def _forget(self) -> None:
         """Begin afresh in a process that was forked: the parent's node runs on, with its folder.

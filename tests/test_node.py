@@ -2,6 +2,7 @@
 
 import gc
 import io
+import itertools
 import os
 import signal
 import socket
@@ -143,6 +144,40 @@ class StoppingClock(SystemClock):
         return super().now_us()
 
 
+class InterruptedClock(SystemClock):
+    """Has Ctrl-C come at the `left`-th look at the time."""
+
+    left = 0
+
+    def now_us(self):
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return super().now_us()
+
+
+def test_a_start_that_is_interrupted_keeps_neither_folder_nor_port(tmp_path):
+    """Also while somebody keeps the interrupt, as Python's prompt does."""
+    with Node(dir=tmp_path, port=0) as before:
+        before.put("t", b"m")
+        options = {"dir": tmp_path, "port": before.address[1]}
+    loops, kept = count_threads("poe-loop"), []
+    clock = InterruptedClock()
+    for number in itertools.count(1):
+        clock.left = number
+        node = Node(options, clock=clock)
+        try:
+            node.start()
+            break
+        except KeyboardInterrupt as interrupt:
+            kept.append(interrupt)
+        assert not node.is_running
+        assert count_threads("poe-loop") == loops
+    with node:
+        assert [message for _, message in walk(node, "t")] == [b"m"]
+    assert len(kept) > 1
+
+
 def test_a_signal_handler_may_stop_the_node_in_the_middle_of_a_put(tmp_path):
     """The store was closed below the actor: what that acknowledged then was lost."""
     clock = StoppingClock()
@@ -155,15 +190,15 @@ def test_a_signal_handler_may_stop_the_node_in_the_middle_of_a_put(tmp_path):
         node.put("t", b"interrupted")
     finally:
         signal.signal(signal.SIGUSR1, before)
-    wait_until(lambda: not is_there("poe-stop"))
+    wait_until(lambda: not count_threads("poe-stop"))
     assert not node.is_running
     assert not system.is_alive(NODE_SUP)
     with node:
         assert [message for _, message in walk(node, "t")] == [b"before", b"interrupted"]
 
 
-def is_there(name):
-    return any(thread.name == name for thread in threading.enumerate())
+def count_threads(name):
+    return sum(thread.name == name for thread in threading.enumerate())
 
 
 def test_options_come_by_name_or_complete(tmp_path):

@@ -132,8 +132,9 @@ class EventLoop:
             return
         if self.loop.is_running():
             self.wake(self.loop.stop)
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        thread = self._thread
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            thread.join()
         if not self.loop.is_running():
             self._is_closed = True
             self.loop.close()

@@ -295,6 +295,20 @@ def test_a_second_server_is_refused_until_the_first_has_gone(tmp_path):
     Store.open(tmp_path).close()
 
 
+def test_an_interrupted_recovery_keeps_no_lock(tmp_path, monkeypatch):
+    """Not even while somebody keeps the interrupt and its frames, as Python's prompt does."""
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "_recover_topics", interrupt)
+        with pytest.raises(KeyboardInterrupt) as kept:
+            Store.open(tmp_path)
+    Store.open(tmp_path).close()
+    assert kept.value.__traceback__ is not None
+
+
 def test_a_started_program_does_not_inherit_the_lock(tmp_path):
     store = Store.open(tmp_path)
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False) as child:

@@ -169,11 +169,13 @@ class Store:
             store._recover_topics(sorted(names), is_known=is_known)
             # Not before: should this start die, the next one comes after the same power cut.
             _write_owner(lock, files.boot_id)
-        except SegmentLocked:
-            if not meta.is_after_power_cut:  # else the next start comes after it, too
-                _write_owner(lock, files.boot_id)
+        except BaseException as error:
+            # Be it Ctrl-C: who keeps the error keeps this frame, and is not to keep the lock.
+            if isinstance(error, SegmentLocked) and not meta.is_after_power_cut:
+                _write_owner(lock, files.boot_id)  # else the next start comes after it, too
             store.reserve.release()
             store.leave()
+            del lock
             raise
         return store
 
