@@ -34,9 +34,11 @@ class HibernateAfter:
     def _look(self) -> None:
         cell = self._cell
         self._is_set = False
+        if cell.is_busy:
+            return  # what it awaits comes by here, too
         left_s = self._last_s + self._after_s - cell.run_queue.monotonic_s()
-        if left_s <= 0 and not cell.is_busy:
+        if left_s <= 0:
             cell.become_idle(HIBERNATE)
         else:
             self._is_set = True
-            cell.own().add_timer(max(left_s, self._after_s / 10), self._look)
+            cell.own().add_timer(left_s, self._look)

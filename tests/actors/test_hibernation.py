@@ -55,6 +55,22 @@ def test_an_actor_that_waits_in_a_callback_does_not_hibernate(system):
     assert log == [("gate", 1), ("cast", "waits")]
 
 
+class Dozer(Puppet):
+    hibernate_after_s = 0
+
+
+def test_nobody_looks_at_an_actor_that_waits_in_a_callback(system):
+    """One that hibernates at once was looked at without a pause, and simulated time stood still."""
+    ref, gate, log = start_blocked(system, Dozer)
+    system.cast(ref, "waits")
+    system.advance(10)
+    assert system.run_queue.next_deadline_s() is None
+    system.cast(gate, 1)
+    assert log == [("gate", 1), ("cast", "waits")]
+    system.advance(0)
+    assert not has_mailbox(ref)
+
+
 def test_an_idle_time_out_comes_as_ever(system):
     ref = system.start(Sleeper)
     system.cast(ref, lambda _: IdleTimeout(1))
