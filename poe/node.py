@@ -149,9 +149,9 @@ class Node:
             SecurityFileError: a file of users, grants or TLS is wrong, or cannot be read.
             StoreLocked: another server runs on the folder.
             PortInUse: the port is taken.
-            NodeRunning: it runs already.
+            NodeRunning: it runs already, or another one does on the same system.
         """
-        if self.is_running:
+        if self.is_running or (system is not None and system.is_alive(NODE_SUP)):
             raise NodeRunning
         config = self.config
         if self._bound is None:

@@ -368,6 +368,17 @@ def test_the_module_speaks_to_the_started_node(module_node):
     assert module_node.is_running
 
 
+def test_an_actor_system_has_one_node(tmp_path):
+    system = LoopSystem()
+    with Node(dir=tmp_path / "a", port=None).start(system) as node:
+        other = Node(dir=tmp_path / "b", port=None)
+        with pytest.raises(NodeRunning):
+            other.start(system)
+        node.put("t", b"m")
+        with other:
+            assert other.is_running
+
+
 def test_the_module_starts_one_node_at_a_time(module_node, tmp_path):
     with pytest.raises(NodeRunning):
         poe.start(dir=tmp_path / "other", port=None)
