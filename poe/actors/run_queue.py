@@ -288,7 +288,7 @@ class RunQueue:
         except BaseException as error:  # noqa: BLE001 - an interrupt is raised again by `drain`
             # Not through the caller's coroutine: it is no crash of the caller, who learns from
             # the call how the server ended.
-            _cut_short(server, error)
+            _cut_short(server, message, None, error)
             if is_for_program(error):
                 queue.appendleft((_Interrupt(error), None, None))
         finally:
@@ -321,7 +321,7 @@ class RunQueue:
                 try:
                     cell.deliver(message, sender)
                 except BaseException as error:
-                    _cut_short(cell, error)
+                    _cut_short(cell, message, sender, error)
                     if is_for_program(error):
                         raise
         finally:
@@ -524,7 +524,7 @@ def _has_entered(frame: FrameType | None) -> bool:
     return False
 
 
-def _cut_short(receiver: Receiver, error: BaseException) -> None:
+def _cut_short(receiver: Receiver, message: object, sender: object, error: BaseException) -> None:
     """End an actor in the middle of its turn.
 
     Nobody can vouch for the state of one that Ctrl-C has interrupted. Anything else was raised by
@@ -538,6 +538,9 @@ def _cut_short(receiver: Receiver, error: BaseException) -> None:
     abort = getattr(receiver, "abort", None)
     if abort is not None:
         abort(error)
+        if getattr(receiver, "instance", receiver) is None:
+            # It may not even have begun with the message, whose sender is to hear of the end.
+            receiver.deliver(message, sender)
 
 
 class _Nobody:

@@ -1,12 +1,14 @@
 """Ctrl-C in a thread that runs actors: the interrupted actor ends, everything else goes on."""
 
 import signal
+import sys
 import threading
 from contextlib import nullcontext, suppress
 
 import pytest
 
 from poe.actors import ActorDead, GenServer, IdleTimeout, LoopSystem, StartFailed
+from poe.actors.server_cell import ServerCell
 from poe.errors import CallFromActor, ChildStartFailed
 from poe.supervision import (
     ChildSpec,
@@ -125,6 +127,28 @@ def test_who_is_interrupted_while_another_thread_runs_actors_waits_no_longer(sys
 
 async def rest(puppet, _):
     await puppet.sleep(0.001)
+
+
+def test_who_has_called_an_actor_that_an_interrupt_ends_before_it_begins_hears_of_it(system):
+    asker, other, told = system.start(Puppet), system.start(Puppet), []
+
+    async def ask(puppet, _):
+        with suppress(ActorDead):
+            told.append(await puppet.call(other, "question"))
+        told.append("over")
+
+    def interrupt(frame, event, _):
+        if frame.f_code is ServerCell.deliver.__code__ and frame.f_locals["self"] is other.cell:
+            raise KeyboardInterrupt
+
+    before = sys.gettrace()
+    sys.settrace(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            system.call(asker, ask)
+    finally:
+        sys.settrace(before)
+    assert told == ["over"]
 
 
 def test_who_would_wait_for_actors_that_wait_for_its_thread_is_told_so(system):
