@@ -4,12 +4,12 @@ The same object is the envelope in the server's mailbox, the caller's token for 
 the calling actor awaits; one allocation per call keeps a round trip near one microsecond.
 """
 
-import threading
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from typing import Any, Protocol
 
+from poe.actors.latch import Latch
 from poe.actors.message import REPLY, TIMED_OUT, ActorRef, Entry, Monitor
 from poe.actors.reason import KILLED, TIMEOUT, Reason
 from poe.actors.timer_queue import Timer
@@ -110,7 +110,7 @@ class Call:
         self.is_awaited = False
         self.value: Any = None
         self.error: BaseException | None = None
-        self.event: threading.Event | None = None
+        self.event: Latch | None = None
         self.timer: Timer | None = None
         self.forget: Callable[[Call], object] | None = None
         self.owner: dict[Any, Any] | None = None

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from poe.actors.latch import Latch
 from poe.actors.turns import Turns
 
 try:
@@ -44,7 +45,7 @@ class EventLoop:
 
     def start_thread(self, name: str) -> None:
         """Run the loop in a daemon thread until `stop`."""
-        started = threading.Event()
+        started = Latch()
         self._thread = threading.Thread(
             target=self._run, args=(started.set,), name=name, daemon=True
         )

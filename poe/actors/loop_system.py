@@ -14,6 +14,7 @@ from poe.actors.actor_table import ActorTable
 from poe.actors.call import Call, Start
 from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import CALL_TIMEOUT_S, GenServer
+from poe.actors.latch import Latch
 from poe.actors.message import Cast, DownSignal, ExitSignal
 from poe.actors.reason import KILLED, NOPROC, NORMAL, Reason, is_word
 from poe.actors.run_queue import RunQueue
@@ -86,7 +87,7 @@ class LoopSystem(SystemCalls):
             cell.queue.append((cell, start, None))
             run_queue.drain()
             if not call.is_done:
-                call.event = threading.Event()
+                call.event = Latch()
                 if start_timeout_s is not None:
                     call.timer = run_queue.add_timer(start_timeout_s, start.expire)
         finally:
@@ -138,7 +139,7 @@ class LoopSystem(SystemCalls):
             CallTimeout: it had not ended after `timeout_s`; it still will.
         """
         timeout_s = limit_of(timeout_s)
-        ended, reasons = threading.Event(), list[Reason]()
+        ended, reasons = Latch(), list[Reason]()
         watcher = self.actors.new_outside_cell("stop", EndWatcher(reasons.append, ended.set))
         run_queue = self.run_queue
         run_queue.enter()
@@ -228,7 +229,7 @@ class LoopSystem(SystemCalls):
         finally:
             del error  # it refers to this frame
 
-    def _wait(self, event: threading.Event, timeout_s: float | None) -> bool:
+    def _wait(self, event: Latch, timeout_s: float | None) -> bool:
         """Wait for what actors do in other threads; where time is simulated, let it pass.
 
         Raises:

@@ -30,6 +30,7 @@ from typing import ClassVar, Protocol
 from poe.actors.call import Call, Party, Start
 from poe.actors.clock import SimulatedClock
 from poe.actors.event_loop import EventLoop
+from poe.actors.latch import Latch
 from poe.actors.message import Entry, Receiver
 from poe.actors.reason import is_for_program
 from poe.actors.timer_queue import Timer, TimerQueue
@@ -165,7 +166,7 @@ class RunQueue:
             cell.queue.append((cell, call, None))
             self.drain()
             if not call.is_done:
-                call.event = threading.Event()
+                call.event = Latch()
         finally:
             self.leave()
         return call

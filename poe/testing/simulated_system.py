@@ -7,7 +7,6 @@ order.
 import inspect
 import os
 import random
-import threading
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
@@ -18,6 +17,7 @@ from poe.actors.actor_cell import LoopAddress
 from poe.actors.call import Call, Start
 from poe.actors.clock import SimulatedClock
 from poe.actors.idle_time import TimeUp
+from poe.actors.latch import Latch
 from poe.actors.message import REPLY, DownSignal, Entry, ExitSignal
 from poe.actors.run_queue import RunQueue
 from poe.errors import OptionError
@@ -102,7 +102,7 @@ class SimulatedSystem(CrashingSystem):
             self.advance(max(0.0, next_s - self.run_queue.monotonic_s()))
         return True
 
-    def _wait(self, event: threading.Event, timeout_s: float | None) -> bool:
+    def _wait(self, event: Latch, timeout_s: float | None) -> bool:
         if self._pass_time(event.is_set, _PATIENCE_S if timeout_s is None else timeout_s):
             return True
         if timeout_s is None:

@@ -151,6 +151,35 @@ def test_who_has_called_an_actor_that_an_interrupt_ends_before_it_begins_hears_o
     assert told == ["over"]
 
 
+def test_an_interrupt_of_who_waits_for_an_answer_keeps_nobody_else_waiting():
+    """The lock of a `threading.Event` stayed taken, and with it the thread that runs actors."""
+    system, seen = LoopSystem(), []
+    puppet = system.start(Puppet)
+    system.call(puppet, rest)  # its thread has been started now
+
+    def interrupt(frame, event, _):
+        if frame.f_code is threading.Condition.__enter__.__code__ and event == "return":
+            raise KeyboardInterrupt
+        return interrupt
+
+    def call_again():
+        system.call(puppet, rest)
+        seen.append("answered")
+
+    before = sys.gettrace()
+    sys.settrace(interrupt)
+    try:
+        with suppress(KeyboardInterrupt):
+            system.call(puppet, rest)
+    finally:
+        sys.settrace(before)
+    other = threading.Thread(target=call_again, daemon=True)
+    other.start()
+    other.join(10)
+    assert seen == ["answered"]
+    system.shutdown()
+
+
 def test_who_would_wait_for_actors_that_wait_for_its_thread_is_told_so(system):
     puppet = system.start(Puppet)
     with pytest.raises(CallFromActor):

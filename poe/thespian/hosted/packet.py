@@ -4,13 +4,13 @@ The body is opened by the receiving host only, so that a value that cannot be un
 one request and not the host. The header says whom such a failure has to be told.
 """
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
 from poe.actors.call import Call
+from poe.actors.latch import Latch
 
 
 class Op(StrEnum):
@@ -66,7 +66,7 @@ class Packet:
     body: bytes = b""
 
 
-class _Notice(threading.Event):
+class _Notice(Latch):
     """Stands for the thread that waits for a call, where nobody blocks: runs a function instead."""
 
     def __init__(self, action: Callable[[], object]) -> None:

@@ -4,11 +4,10 @@ Each mailbox is the receiving end of one external requester: the actor system it
 every `private()` context has its own, so that threads do not take each other's answers.
 """
 
-import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from thespian.system import isInternalActorSystemMessage
@@ -24,8 +23,8 @@ class OutsideMailbox:
     """Messages for one application thread; filled under the system's lock, waited for outside."""
 
     def __init__(self) -> None:
-        self._messages: deque[Any] = deque()
-        self._arrived = threading.Condition()
+        # Made in C: a lock that Ctrl-C leaves behind would keep all actors waiting.
+        self._messages: SimpleQueue[Any] = SimpleQueue()
 
     def deliver(self, message: Any, sender: Any) -> None:  # noqa: ANN401 - any message
         """Keep a message until the thread asks for it; internal ones are dropped.
@@ -40,15 +39,14 @@ class OutsideMailbox:
             return
         if isinstance(message, ExitSignal | DownSignal) or isInternalActorSystemMessage(message):
             return
-        with self._arrived:
-            self._messages.append(message)
-            self._arrived.notify()
+        self._messages.put(message)
 
     def take(self, timeout_s: float | None) -> Any:  # noqa: ANN401
         """Return the oldest message, or None when none has come within `timeout_s`."""
-        with self._arrived:
-            self._arrived.wait_for(lambda: self._messages, timeout_s)
-            return self._messages.popleft() if self._messages else None
+        try:
+            return self._messages.get(timeout=timeout_s)
+        except Empty:
+            return None
 
 
 class OutsideContext:
