@@ -24,7 +24,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from threading import get_ident
-from types import FrameType
+from types import CoroutineType, FrameType
 from typing import ClassVar, Protocol
 
 from poe.actors.call import Call, Party, Start
@@ -271,12 +271,14 @@ class RunQueue:
         With an empty queue the server would be next in any case; without the way through the queue
         a call and its reply cost less, and the caller's coroutine is not suspended. Only for
         callers in a coroutine, to which nothing is delivered before they await, and for servers
-        that call nobody.
+        that call nobody. One whose callback is not over may be a caller further up, which ends
+        without having waited for anything, and never looks for what had to wait.
         """
         queue = self.queue
         if (
             queue
             or server.queue is not queue
+            or type(server.blocked_by) is CoroutineType
             or self._nesting >= _NESTING_MAX
             or self._hand_overs_left <= 0
         ):

@@ -203,6 +203,8 @@ class ServerCell(ActorCell):
             self.handling = origin
             self.blocked_by = result
             self._step(result, None)
+            if self.mailbox is not None and self.blocked_by is None:
+                self.mailbox.coming_count = 0  # as in `_serve_mailbox`
         elif kind in _DIRECTIVES:
             self.handling = origin
             self._obey(result)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from poe.actors import ActorDead, Call, GenServer, LoopSystem, run_queue
+from poe.actors import NO_REPLY, ActorDead, Call, GenServer, LoopSystem, run_queue
 from poe.actors.server_cell import cell_of_actor
 from poe.testing import SimulatedClock
 from tests.actors.puppet import Puppet
@@ -213,3 +213,57 @@ def test_a_dead_server_fails_the_call_at_once():
     )
     system.advance(0)
     assert [type(error) for error in errors] == [ActorDead]
+
+
+class Early(GenServer):
+    """Answers before it calls back."""
+
+    def init(self, answers):
+        self.answers = answers
+
+    async def handle_call(self, request, caller):
+        self.reply(caller, "early")
+        self.answers.append(await self.call(request, say_yes))
+        return NO_REPLY
+
+
+async def say_yes(_):
+    return "yes"
+
+
+def test_a_call_back_to_an_actor_that_then_waits_for_nothing_is_served(system):
+    """It lay in the mailbox until the actor happened to wait again."""
+    answers: list[object] = []
+    asker, early = system.start(Asker), system.start(Early, answers)
+
+    async def ask(actor):
+        return await actor.call(early, actor.ref)
+
+    assert system.call(asker, ask) == "early"
+    assert answers == ["yes"]
+
+
+class Small(Asker):
+    mailbox_max = 3
+
+    def init(self):
+        self.heard = 0
+
+    def handle_cast(self, message):
+        self.heard += 1
+
+
+class Gossip(GenServer):
+    def handle_call(self, request, caller):
+        self.cast(request, "by the way")
+
+
+def test_what_comes_to_an_actor_that_waits_for_nothing_takes_no_room_for_ever(system):
+    small, gossip = system.start(Small), system.start(Gossip)
+
+    async def ask(actor):
+        await actor.call(gossip, actor.ref)
+
+    for _ in range(10):
+        system.call(small, ask)
+    assert system.get_state(small) == {"heard": 10}
