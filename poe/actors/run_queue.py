@@ -467,6 +467,10 @@ class RunQueue:
             self._event_loop.stop()
 
 
+# Those of the parent are not run here: whoever looked whether they wait might wait for their lock.
+os.register_at_fork(after_in_child=RunQueue._all.clear)  # noqa: SLF001 - of this module
+
+
 class Wakefulness:
     """Keeps one event loop from going to sleep; belongs to the loop's thread.
 

@@ -2,8 +2,10 @@
 
 import contextlib
 import os
+import signal
 import threading
 import time
+import warnings
 from itertools import pairwise
 from typing import Any
 
@@ -274,3 +276,28 @@ def test_the_start_of_the_event_loop_is_not_part_of_a_delay():
     run_queue.run_outside(lambda: timers.append(run_queue.add_timer(60, lambda: None)))
     assert timers[0].deadline_s - 60 >= run_queue.ready_s > 0
     run_queue.stop_event_loop()
+
+
+def test_a_process_that_was_forked_waits_for_no_lock_of_its_parent(live):
+    """A thread that is not there has the lock of a copied system, for which something waits."""
+    ref, has_lock, may_go = live.start(Puppet), threading.Event(), threading.Event()
+
+    def hold():
+        ref.cell.post("waits")
+        has_lock.set()
+        may_go.wait(10)
+
+    holder = threading.Thread(target=live.run_outside, args=(hold,))
+    holder.start()
+    has_lock.wait(10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # since 3.12, with threads
+        child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends the process
+        signal.setitimer(signal.ITIMER_REAL, 10)
+        own = LoopSystem()
+        os._exit(0 if own.call(own.start(Puppet), lambda *_: "answer") == "answer" else 1)
+    may_go.set()
+    holder.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
