@@ -160,6 +160,7 @@ def test_a_start_that_is_interrupted_keeps_neither_folder_nor_port(tmp_path):
     """Also while somebody keeps the interrupt, as Python's prompt does."""
     with Node(dir=tmp_path, port=0) as before:
         before.put("t", b"m")
+        assert before.address is not None
         options = {"dir": tmp_path, "port": before.address[1]}
     loops, kept = count_threads("poe-loop"), []
     clock = InterruptedClock()

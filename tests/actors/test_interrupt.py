@@ -4,6 +4,7 @@ import signal
 import sys
 import threading
 from contextlib import nullcontext, suppress
+from typing import Any
 
 import pytest
 
@@ -105,7 +106,7 @@ def test_a_signal_handler_that_calls_between_lock_and_work_takes_the_lock_from_n
 
 def test_who_is_interrupted_while_another_thread_runs_actors_waits_no_longer(system):
     """Each later call of any thread gave way to it, and so the interpreter to others."""
-    ref, main = system.start(Interrupted), threading.main_thread().ident
+    ref, main = system.start(Interrupted), threading.get_ident()
     has_lock, may_go = threading.Event(), threading.Event()
     waiters = system.run_queue._waiters  # noqa: SLF001 - nobody is told
 
@@ -153,8 +154,8 @@ def test_who_has_called_an_actor_that_an_interrupt_ends_before_it_begins_hears_o
 
 def test_an_interrupt_of_who_waits_for_an_answer_keeps_nobody_else_waiting():
     """The lock of a `threading.Event` stayed taken, and with it the thread that runs actors."""
-    system, seen = LoopSystem(), []
-    puppet = system.start(Puppet)
+    system: Any = LoopSystem()
+    puppet, seen = system.start(Puppet), []
     system.call(puppet, rest)  # its thread has been started now
 
     def interrupt(frame, event, _):

@@ -296,7 +296,7 @@ def test_a_process_that_was_forked_waits_for_no_lock_of_its_parent(live):
     if child == 0:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends the process
         signal.setitimer(signal.ITIMER_REAL, 10)
-        own = LoopSystem()
+        own: Any = LoopSystem()
         os._exit(0 if own.call(own.start(Puppet), lambda *_: "answer") == "answer" else 1)
     may_go.set()
     holder.join()
