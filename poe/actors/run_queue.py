@@ -436,11 +436,12 @@ class RunQueue:
         try:
             self._alarm_s = None
             self.fire_due()
+        finally:
+            # Whatever a signal handler has raised meanwhile: the loop may go on all the same.
             next_s = self.timers.next_deadline_s()
             if next_s is not None and next_s != self._alarm_s:
                 self._alarm_s = next_s
                 self.event_loop().set_alarm(next_s, self._ring)
-        finally:
             self.leave()
 
     def fire_due(self) -> None:

@@ -232,6 +232,34 @@ def test_the_loop_can_run_in_the_thread_of_a_service():
     assert idents == [threading.get_ident()]
 
 
+def test_timers_go_on_after_a_signal_handler_has_raised_in_a_loop_of_the_main_thread(caplog):
+    base: Any = LoopSystem()
+
+    def handle(*_):
+        msg = "time limit"
+        raise TimeoutError(msg)
+
+    def set_timers(puppet):
+        puppet.send_after(0.001, lambda _: signal.raise_signal(signal.SIGUSR1))
+        base.run_queue.add_timer(0.05, base.shutdown)
+
+    def give_up():
+        given_up.append("gave up")
+        base.shutdown()
+
+    given_up: list[str] = []
+    before = signal.signal(signal.SIGUSR1, handle)
+    guard = threading.Timer(10, give_up)
+    guard.start()
+    try:
+        base.run(lambda: base.cast(base.start(Puppet), set_timers))
+    finally:
+        guard.cancel()
+        signal.signal(signal.SIGUSR1, before)
+    assert not given_up
+    assert "time limit" in caplog.text
+
+
 def test_run_outside_lets_the_actors_run_after_the_action(live):
     ref = live.start(Puppet)
     live.run_outside(lambda: ref.cell.post("message"))
