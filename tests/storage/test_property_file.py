@@ -366,6 +366,36 @@ def test_what_the_disk_refuses_does_not_count_and_may_be_tried_again(tmp_path, o
     assert not caplog.records
 
 
+@pytest.mark.parametrize("how", ["kill", "power cut"])
+def test_a_disk_that_refuses_one_change_after_the_other_keeps_what_was_answered(disk, how):
+    layer = FaultyFiles(disk.files())
+    store = Store.open(layer)
+    made = [store.create_topic(b"t%d" % number, TopicProperties(), NOW) for number in range(3)]
+    for sync in (0, 1, 1):  # before all but the first of these, the file is written anew
+        layer.fail(sync, errno.EIO, "sync")
+        with pytest.raises(WriteFailed):
+            store.create_topic(b"u", TopicProperties(), NOW)
+    store = started_again(disk, store, how)
+    assert store.properties.described() == [each.name for each in made]
+    assert [store.properties.of(each.name) for each in made] == made
+
+
+def test_a_change_that_is_refused_when_the_file_was_just_written_anew_is_not_there(
+    disk, monkeypatch
+):
+    monkeypatch.setattr(property_file, "_COMPACT_BYTES_MIN", 1000)
+    layer = FaultyFiles(disk.files())
+    store = Store.open(layer)
+    store.create_topic(b"t", TopicProperties(), NOW)
+    while disk.memory.size(PROPERTY_FILE) <= 1000:
+        store.properties.alter(b"t", {"ack": "fsync"})
+        store.properties.alter(b"t", {"ack": None})
+    layer.fail(1, errno.EIO, "sync")
+    with pytest.raises(WriteFailed):
+        store.create_topic(b"u", TopicProperties(), NOW)
+    assert started_again(disk, store, "kill").properties.described() == [b"t"]
+
+
 def test_where_the_begin_of_a_topic_cannot_be_noted_nothing_of_it_goes(tmp_path):
     layer = FaultyFiles(RealFiles.at(tmp_path))
     store = Store.open(layer)

@@ -327,8 +327,7 @@ class PropertyFile:
         Raises:
             StorageFull, WriteFailed: as `note`.
         """
-        begin = self._size_bytes
-        self._write(note)
+        begin = self._write(note)
         try:
             self.sync()
         except StorageError:
@@ -357,13 +356,16 @@ class PropertyFile:
                 raise
         self._is_synced = True
 
-    def _write(self, note: PropertyNote) -> None:
+    def _write(self, note: PropertyNote) -> int:
+        """Write a note, maybe into the file made anew; return where it begins."""
         content = note.encode(self.known.store_id)
         with writing(PROPERTY_FILE):
             if not self._size_bytes or self._size_bytes > self._compact_at_bytes:
                 self._compact()
+            begin = self._size_bytes
             self._append(content)
         self._is_synced = False
+        return begin
 
     def _read(self, *, is_after_power_cut: bool) -> bool | None:
         """Read the file; return whether it is sound, None where there is none."""
