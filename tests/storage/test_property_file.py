@@ -124,6 +124,24 @@ def test_a_topic_that_was_deleted_and_made_anew_is_another(disk, how):
     assert len(ids) == 4
 
 
+@pytest.mark.parametrize("how", ["none", "stop", "kill"])
+def test_a_topic_of_which_something_was_to_expire_is_another_when_it_was_deleted(disk, how):
+    layer = FaultyFiles(disk.files())
+    store = Store.open(layer)
+    fill(store, b"t", 3)
+    before = store.properties.of(b"t")
+    store.note_removal(b"t", store.topics[b"t"][:1])
+    layer.fail(0, errno.EIO, "sync")
+    with pytest.raises(WriteFailed):
+        store.sync_notes()
+    assert store.properties.of(b"t") == before
+    store.note_removal(b"t", store.topics[b"t"])
+    destroy(store, b"t", 0, 1, 2)
+    store = started_again(disk, store, how)
+    fill(store, b"t", begin=2 * NOW)
+    assert store.properties.of(b"t").id != before.id
+
+
 def test_a_topic_whose_files_somebody_has_removed_does_not_give_its_id_to_the_next(tmp_path):
     store = Store.open(tmp_path)
     fill(store, b"t", 2)

@@ -325,19 +325,23 @@ class Store:
             StorageFull, WriteFailed: it cannot be noted.
         """
         going = list(segments)
+        is_going = partial(self.removals.is_going, topic)
+        loaded = self.topics.loaded.get(topic, [])
         # Looked up for each that stays, of 100,000 maybe.
         timestamps = {segment.timestamp for segment in going}
         # Of those that go one by one, all was noted when it was decided.
-        removed_us = {each for each in timestamps if not self.removals.is_going(topic, each)}
-        self.reserve.use(partial(self.properties.note_begun, topic, removed_us))
+        if not all(map(is_going, timestamps)):
+            removed_us = timestamps | {
+                each.timestamp for each in loaded if is_going(each.timestamp)
+            }
+            self.reserve.use(partial(self.properties.note_begun, topic, removed_us))
         extents = _extents(going)
         if extents and self.removals.are_known(topic, extents):
             return
         staying = [
             each
-            for each in self.topics.loaded.get(topic, [])
-            if each.timestamp not in timestamps
-            and not self.removals.is_going(topic, each.timestamp)
+            for each in loaded
+            if each.timestamp not in timestamps and not is_going(each.timestamp)
         ]
         bases = _bases_behind(going, staying)
         self.reserve.use(partial(self.removals.note, topic, extents + bases))
