@@ -218,8 +218,8 @@ def sync_slabs(files: Files, start_min: int, start_max: int) -> None:
         for start in find_slabs(files):
             if start_min <= start < start_max:
                 for path in (slab_path(start), sum_path(start)):
-                    # A slab of the original has no side file.
-                    if files.size(path) is not None:
+                    # A slab of the original has no side file, and retention may come at any time.
+                    with contextlib.suppress(FileNotFoundError):
                         files.open(path, "r+").sync()
     except OSError as error:
         raise _sync_failed(files.base, error) from error

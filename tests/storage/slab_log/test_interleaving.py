@@ -86,3 +86,20 @@ def test_a_reader_is_told_whenever_retention_comes(tmp_path):
         if layer.calls_left >= 0:
             break
     assert 10 < nth < CALLS_MAX - 1
+
+
+def test_a_writer_does_not_notice_whenever_retention_comes(tmp_path):
+    for nth in range(CALLS_MAX):
+        path = tmp_path / f"{nth}"
+        write_log(path, [messages(5)], slab_size_hint=100)
+        layer = InterruptedFiles(path, nth, lambda path=path: expire(path, bytes_max=0))
+        with Writer(layer, slab_size_hint=100) as writer:
+            for each in messages(20, 5):
+                writer.write(each)
+            writer.sync()
+        found = list(Reader(path))
+        assert found
+        assert found == messages(25)[-len(found) :]
+        if layer.calls_left >= 0:
+            break
+    assert 50 < nth < CALLS_MAX - 1
