@@ -176,6 +176,20 @@ def test_what_rests_expires(tmp_path, monkeypatch):
     made.stop()
 
 
+def test_what_a_kill_left_open_and_is_too_much_goes_at_the_next_look(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "FEW_TOPICS", 0)
+    left = Store.open(tmp_path)
+    for topic in TOPICS[:3]:
+        for number in range(3):
+            left.create_segment(topic, NOW + number).append([b"x" * 89], NOW + number)
+    del left
+    made = SimulatedNode(tmp_path, max_bytes=200)
+    assert left_open(made) == TOPICS[:3]
+    made.advance(1200)
+    assert [len(found) for _, found in made.node.info()] == [2] * 3
+    made.stop()
+
+
 def test_what_somebody_has_taken_away_of_a_topic_that_rests_is_told_once_it_was_read(node):
     [event] = resting(node)[b"t003"]
     for path in (node.folder / "topics/t003").iterdir():

@@ -297,6 +297,8 @@ class TopicRegistry(GenServer):
                 await self._opening.settle(topic)
             except PoeError as error:  # each request for it tries again
                 logger.error("topic %r is not recovered: %s", topic, error)
+            if not self._left_open:  # how much these hold is known by now
+                self._resting_large = self._find_large()
             self._settle_later()
         elif isinstance(message, Exit):
             await self._appendix_ended(message)
