@@ -54,6 +54,22 @@ def test_damage_is_found_within_a_day_and_again_the_next(simulate, caplog, suffi
 
 
 @pytest.mark.usefixtures("loud")
+def test_damage_of_a_topic_that_nobody_has_put_onto_since_the_start_is_found(simulate, caplog):
+    sim = simulate()
+    sim.node.put(TOPIC, b"0")
+    sim.node.put(b"used", b"0")
+    sim.stop()
+    path = damage(sim, 0, "data")
+    sim.start()
+    sim.node.put(b"used", b"1")
+    with caplog.at_level(logging.ERROR):
+        sim.advance(70)
+    assert str(path.relative_to(sim.folder)) in caplog.text
+    scrub = sim.node.counters()["node"]["scrub"]
+    assert (scrub["compared"], scrub["damaged"]) == (1, 1), "what is written to is not compared"
+
+
+@pytest.mark.usefixtures("loud")
 def test_sound_segments_are_told_of_in_one_line_and_stay_asleep(simulate, caplog):
     sim = with_closed_segments(simulate)
     roles = sim.roles(TOPIC)

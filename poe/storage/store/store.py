@@ -38,7 +38,7 @@ from poe.storage.formats.record import Messages, check_sizes
 from poe.storage.formats.store_meta import META_FILE, Event, Kind, OpenState, StoreMeta
 from poe.storage.recovery.quarantine import foreign_folders, foreign_text
 from poe.storage.recovery.scrub import scrub
-from poe.storage.segment.segment import Segment
+from poe.storage.segment.segment import Role, Segment
 from poe.storage.segment.segment_files import SegmentFiles
 from poe.storage.segment.segment_options import MESSAGE_LIMIT, SegmentOptions
 from poe.storage.shared_sync import SharedSync
@@ -468,12 +468,12 @@ class Store:
         return {"refusal": str(self.space.gone() or ""), "foreign": self.foreign()}
 
     def closed_segments(self) -> list[str]:
-        """Return the paths of all segments that are not written to."""
+        """Return the paths of all segments that are not written to, or not yet."""
         return [
             segment.path
             for segments in self.topics.loaded.values()
             for segment in segments
-            if not segment.is_writer
+            if segment.role is not Role.WRITER
         ] + [
             f"{self._folders.path_of(topic)}/{event.timestamp}"
             for topic, events in self.topics.resting.items()
