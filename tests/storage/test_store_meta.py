@@ -281,6 +281,20 @@ def test_with_strict_the_segment_that_is_damaged_is_named(tmp_path):
     assert caught.value.path == str(first.relative_to(tmp_path)).removesuffix("_data")
 
 
+def test_with_strict_damage_is_not_forgotten_when_an_index_is_made_anew(tmp_path):
+    closed_store(tmp_path)
+    first, last = sorted(tmp_path.glob("topics/t/*_data"))
+    os.truncate(first, first.stat().st_size - 1)
+    index = last.with_name(last.name.replace("_data", "_index"))
+    content = index.read_bytes()
+    index.write_bytes(bytes(len(content)))
+    store = Store.open(tmp_path, SegmentOptions(recovery="strict"))
+    assert read_all(store.topics[b"t"][-1])
+    assert index.read_bytes() == content
+    with pytest.raises(TopicDamaged):
+        store.topics[b"t"][-1].unseal()
+
+
 def test_a_folder_copied_from_another_store_is_read_and_written(tmp_path):
     closed_store(tmp_path / "a")
     closed_store(tmp_path / "b")

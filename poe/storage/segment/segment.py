@@ -126,6 +126,8 @@ class Segment:
         self._verification: Verification | None = None
         self._sums: SumState | None = None  # of a writer asleep: where they go on
         self._is_at_rest = False  # as a writer asleep, whose files have their exact sizes
+        self._damage_before: tuple[str, str] | None = None
+        """The path of a segment before this one that is damaged, and what was found there."""
         self.base_maybe = extent.base
         """Ordinal of its first record; None: of a folder that older programs have written, where
         nothing tells it."""
@@ -143,8 +145,6 @@ class Segment:
         # The next pointer exceeds it; only while the segment is empty it is of no message.
         self.last_pointer = extent.pointer_high if extent.count else self.timestamp - 1
         self.damage = extent.damage
-        self._damage_before: tuple[str, str] | None = None
-        """The path of a segment before this one that is damaged, and what was found there."""
         self._sums = extent.sums
         if extent.count and extent.sums is not None:
             self._verify()
