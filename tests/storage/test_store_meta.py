@@ -281,6 +281,41 @@ def test_with_strict_the_segment_that_is_damaged_is_named(tmp_path):
     assert caught.value.path == str(first.relative_to(tmp_path)).removesuffix("_data")
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_with_strict_a_topic_that_has_lost_a_segment_takes_no_messages(tmp_path, number):
+    closed_store(tmp_path)
+    data = sorted(tmp_path.glob("topics/t/*_data"))[number]
+    lost = data.name.removesuffix("_data")
+    for path in tmp_path.glob(f"topics/t/{lost}_*"):
+        path.unlink()
+    store = Store.open(tmp_path, SegmentOptions(recovery="strict"))
+    (segment,) = store.topics[b"t"]
+    for _ in range(2):
+        with pytest.raises(TopicDamaged, match=f"topics/t/{lost} is damaged .all its files"):
+            segment.unseal()
+        with pytest.raises(TopicDamaged):
+            store.create_segment(b"t", NOW)
+        assert len(read_all(segment)) == 3
+        segment = store.repair_segment(b"t", segment)
+    store.topics[b"u"][-1].unseal()
+
+
+def test_with_strict_what_was_deleted_or_was_empty_is_not_lost(tmp_path):
+    closed_store(tmp_path)
+    store = Store.open(tmp_path)
+    first, last = store.topics[b"t"]
+    empty = store.create_segment(b"t", NOW)
+    store.close()
+    store = Store.open(FaultyFiles(RealFiles.at(tmp_path)))
+    store.destroy_segment(b"t", store.topics[b"t"][0])
+    del store
+    for path in tmp_path.glob(f"topics/t/{empty.timestamp}_*"):
+        path.unlink()
+    (segment,) = Store.open(tmp_path, SegmentOptions(recovery="strict")).topics[b"t"]
+    assert (first.count, segment.timestamp) == (3, last.timestamp)
+    segment.unseal()
+
+
 def test_with_strict_damage_is_not_forgotten_when_an_index_is_made_anew(tmp_path):
     closed_store(tmp_path)
     first, last = sorted(tmp_path.glob("topics/t/*_data"))

@@ -127,7 +127,7 @@ class Segment:
         self._sums: SumState | None = None  # of a writer asleep: where they go on
         self._is_at_rest = False  # as a writer asleep, whose files have their exact sizes
         self._damage_before: tuple[str, str] | None = None
-        """The path of a segment before this one that is damaged, and what was found there."""
+        """The path of another segment that is damaged or gone, and what was found there."""
         self.base_maybe = extent.base
         """Ordinal of its first record; None: of a folder that older programs have written, where
         nothing tells it."""
@@ -851,7 +851,11 @@ class Segment:
             self.last_pointer = max(self.last_pointer, before.last_pointer)
         if self.receipts is None:
             self.receipts = before.receipts
-        self._damage_before = before._first_damage()  # noqa: SLF001 - its own class
+        self.come_behind(before.first_damage)
+
+    def come_behind(self, damage: tuple[str, str] | None) -> None:
+        """Be told which segment before it is damaged or gone, and what was found there."""
+        self._damage_before = damage or self._damage_before
 
     def hibernate(self) -> None:
         """Write what waits and close the files; the next request opens them again by itself.
@@ -901,12 +905,13 @@ class Segment:
         Raises:
             TopicDamaged: with `recovery="strict"`, it was found to be damaged.
         """
-        damage = self._first_damage()
+        damage = self.first_damage
         if damage and self.options.recovery == "strict":
             raise TopicDamaged(*damage)
 
-    def _first_damage(self) -> tuple[str, str] | None:
-        """Return which segment is damaged, this one or one before it, and what was found there."""
+    @property
+    def first_damage(self) -> tuple[str, str] | None:
+        """Which segment is damaged, this one or one before it, and what was found there."""
         own = (self.path, self.damage[0]) if self.damage else None
         return self._damage_before or own
 

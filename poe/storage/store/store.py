@@ -313,8 +313,10 @@ class Store:
             self._floors.lift(topic, segment.last_pointer)
             ordinals = base_of(0, segment.next_ordinal)
             self.removals.note_lost(topic, [*_extents([segment]), ordinals])
-        if repaired is not None and at:
-            repaired.follow(others[at - 1])
+        if repaired is not None:
+            repaired.come_behind(segment.first_damage)
+            if at:
+                repaired.follow(others[at - 1])
         self.topics[topic] = others[:at] + ([repaired] if repaired else []) + others[at + 1 :]
         return repaired
 
@@ -680,6 +682,10 @@ def note_lost(
         # It was written to, and nobody knows how much: as much as had room.
         first, last = lost.timestamp, max(min(later, default=now_us) - 1, lost.timestamp)
         count = last - first + 1
+    if lost.kind is Kind.SEAL and lost.record_count:
+        path = f"{TOPICS_FOLDER}/{os.fsdecode(lost.topic)}/{lost.timestamp}"
+        for each in segments:
+            each.come_behind((path, "all its files are gone"))
     is_newest = not later and lost.timestamp > removals.newest_maybe(topic)
     removals.note_lost(topic, [RemovedExtent(lost.timestamp, first, last)])
     if is_newest:
