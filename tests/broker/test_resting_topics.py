@@ -1,5 +1,7 @@
 """Topics that rest are served as all others are, and get appendix servers when somebody asks."""
 
+import shutil
+
 import pytest
 
 from poe.errors import Overloaded, TopicFailed, UnknownTopic
@@ -190,10 +192,15 @@ def test_what_a_kill_left_open_and_is_too_much_goes_at_the_next_look(tmp_path, m
     made.stop()
 
 
-def test_what_somebody_has_taken_away_of_a_topic_that_rests_is_told_once_it_was_read(node):
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_what_somebody_has_taken_away_of_a_topic_that_rests_is_told_once_it_was_read(
+    node, is_folder
+):
     [event] = resting(node)[b"t003"]
     for path in (node.folder / "topics/t003").iterdir():
         path.unlink()
+    if is_folder:
+        (node.folder / "topics/t003").rmdir()
     assert node.node.next(b"t003", 0) is None
     told = node.node.control("removed", topic=b"t003", pointer=0)
     assert told["removed"] == [[event.pointer_low, event.pointer_high]]
@@ -241,3 +248,15 @@ def test_a_topic_that_cannot_be_read_when_it_is_asked_for_is_out_of_service_alon
     data.rmdir()
     data.write_bytes(content)
     assert node.node.next(b"t005", 0)[1] == b"0"
+
+
+def test_a_topic_that_cannot_be_read_is_gone_once_somebody_has_removed_its_folder(node):
+    folder = node.folder / "topics/t005"
+    data = next(folder.glob("*_data"))
+    data.unlink()
+    data.mkdir()
+    with pytest.raises(TopicFailed):
+        node.node.put(b"t005", b"1")
+    shutil.rmtree(folder)
+    assert node.node.put(b"t005", b"1") > 0
+    assert [message for _, message in node.read(b"t005", 0, 10)] == [b"1"]

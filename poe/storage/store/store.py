@@ -750,7 +750,8 @@ def recover_segments(  # noqa: PLR0913, PLR0917 - a folder, and what is known of
     """
     found: dict[int, set[str]] = {}
     strays = []
-    with reading(folder):
+    entries: list[FolderEntry] = []
+    with reading(folder), contextlib.suppress(FileNotFoundError):  # somebody has taken it away
         entries = files.list_folder(folder)
     for name, is_folder in entries:
         found_file = segment_file(name)
