@@ -24,8 +24,9 @@ from poe.storage.formats.store_meta import (
 )
 from tests.broker.nodes import descriptors
 from tests.storage.faulty_files import FaultyFiles
-from tests.storage.segments import NOW, names_in, read_all, some_of
+from tests.storage.segments import NOW, names_in, read_all, some_of, started_again
 from torture.layers.memory import MemoryFiles
+from torture.layers.simulated_disk import SimulatedDisk
 
 U64 = st.integers(0, 2**64 - 1)
 EVENTS = st.lists(
@@ -413,6 +414,26 @@ def test_events_that_a_full_disk_has_torn_are_no_damage_to_the_next_start(tmp_pa
     assert meta.was_closed
     assert not meta.is_damaged
     assert not caplog.records
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_what_was_deleted_while_the_disk_failed_does_not_come_back_when_it_works(how):
+    disk = SimulatedDisk()
+    closed_store(disk.files())
+    disk.kill()
+    layer = FaultyFiles(disk.files())
+    store = Store.open(layer)
+    [going] = store.topics[b"u"]
+    store.note_removal(b"u", [going])
+    store.sync_notes()
+    layer.fail(0, errno.EIO, "write_at", "unlink", is_for_ever=True)
+    with pytest.raises(WriteFailed):
+        store.destroy_segment(b"u", going)
+    layer.heal()
+    if how == "kill":
+        store.create_segment(b"t", NOW)
+    store = started_again(disk, store, how)
+    assert messages_in(store) == {b"t": EXPECTED[b"t"]}
 
 
 def test_events_behind_a_name_that_is_not_durable_are_in_the_file_all_the_same(tmp_path):

@@ -164,14 +164,16 @@ class StoreMeta:
     `is_after_power_cut`, of a server's, tells whether it was not, and the machine has started anew
     since. `opened` is what the newest server found.
 
-    A disk that takes no events is no reason to refuse anything: what is not noted is found out at
-    the next start. Threads that sync segments may note events, too.
+    A disk that takes no events is no reason to refuse anything: when it takes the next one, all are
+    written, and else it is found out at the next start. Threads that sync segments may note events,
+    too.
     """
 
     __slots__ = (
         "_compact_at_bytes",
         "_file",
         "_files",
+        "_is_behind",
         "_lock",
         "_size_bytes",
         "_waiting",
@@ -197,6 +199,7 @@ class StoreMeta:
         self._lock = threading.Lock()
         self._file: OpenFile | None = None
         self._waiting: bytearray | None = None
+        self._is_behind = False  # an event is not in the file, which did not take it
         self.store_id = new_id
         self.live: dict[tuple[bytes, int], Event] = {}
         self.resting: dict[bytes, int] = {}
@@ -240,6 +243,9 @@ class StoreMeta:
 
     def close(self, *, is_whole: bool = True) -> None:
         """Note durably that the store is closed, if all of it is; let go of the file."""
+        with self._lock:
+            if self._is_behind:
+                self._compact()
         self._sync()  # a power cut may not leave this one, and tear those before it
         if is_whole:
             self.add(Event(Kind.CLEAN))
@@ -280,9 +286,12 @@ class StoreMeta:
                 self._file = self._files.open(META_FILE, "r+")
             append_whole(self._file, content, self._size_bytes)
         except OSError as error:
+            self._is_behind = True
             _log.warning("%s takes no event: %s", META_FILE, error)
         else:
             self._size_bytes += len(content)
+            if self._is_behind:
+                self._compact()
 
     def by_folder(self) -> dict[bytes, list[Event]]:
         """Return the events of the segments, by the folders of their topics."""
@@ -370,6 +379,7 @@ class StoreMeta:
             # It is the new file now, whether or not its name is durable.
             self._file = None
             self._size_bytes = len(content)
+            self._is_behind = False
             self._files.sync_folder("")
         except OSError as error:
             _log.warning("%s cannot be written: %s", META_FILE, error)
