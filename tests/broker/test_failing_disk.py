@@ -8,6 +8,7 @@ import pytest
 
 from poe.broker import AppendixOptions
 from poe.broker.appendix.message import Seal, Unseal
+from poe.broker.registry.topic_registry import Delete
 from poe.errors import (
     CorruptRecord,
     StorageFull,
@@ -17,6 +18,7 @@ from poe.errors import (
     WriteFailed,
 )
 from poe.storage import check_segments
+from poe.storage.store.removals import REMOVED_FILE
 from tests.broker.faulty_broker import FaultyBroker, started
 from tests.broker.nodes import read_by_frames
 from tests.broker.putters import put_at_once
@@ -91,6 +93,31 @@ def test_nothing_is_left_of_a_segment_that_never_was_durable(start):
     assert broker.texts(b"new") == [b"1"]
     assert len(list((broker.folder / "topics/new").iterdir())) == 4
     assert len(broker.routes[b"new"].refs) == 1
+
+
+def test_a_topic_is_deleted_with_a_segment_that_could_not_be_removed_before(start, monkeypatch):
+    broker = start(ack="fsync")
+    producer, open_file = (b"p" * 16, 0, 0), broker.files.open
+
+    def put(message):
+        return broker.request(lambda handler: handler.put(TOPIC, [message], put_id=producer))
+
+    def open_all_but_notes(path, mode):
+        if path == REMOVED_FILE:
+            raise OSError(errno.EIO, "it cannot be noted what goes")
+        return open_file(path, mode)
+
+    broker.control("trim", topic=TOPIC, pointer=put(b"1"))
+    empty = broker.store.topics[TOPIC][-1]
+    empty.fail("its disk has failed")
+    with monkeypatch.context() as patched:
+        patched.setattr(broker.files, "open", open_all_but_notes)
+        broker.put(TOPIC, b"2")
+    assert empty in broker.store.topics[TOPIC]
+    broker.request(lambda handler: handler.ask_registry(Delete(TOPIC)))
+    assert TOPIC not in broker.store.topics
+    put(b"3")
+    assert broker.texts(TOPIC) == [b"3"]
 
 
 def test_consumers_may_see_a_message_again_but_never_another_one_at_its_pointer(broker):

@@ -166,6 +166,9 @@ class AppendixServers:
                 await sync
         for ref in refs:
             self.delete_segment(topic, await self.end(ref))
+        # What could not be removed when its server ended has none any more.
+        for segment in self._store.topics.get(topic, []):
+            self.delete_segment(topic, segment)
         self._counters.forget(topic)
 
     def replace_later(self, topic: bytes, writer: ActorRef) -> None:
