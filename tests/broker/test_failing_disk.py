@@ -95,6 +95,25 @@ def test_nothing_is_left_of_a_segment_that_never_was_durable(start):
     assert len(broker.routes[b"new"].refs) == 1
 
 
+@pytest.mark.parametrize("nth", range(4))
+def test_a_put_that_fills_a_segment_is_there_though_the_sync_cannot_begin(start, nth):
+    broker = start(ack="fsync", appendix=AppendixOptions(count_limit=5))
+    producer = b"p" * 16, 0, 0
+    broker.request(lambda handler: handler.put(TOPIC, [b"second"], put_id=producer))
+    messages = [b"%d" % number for number in range(9)]
+    broker.fail("write_at", nth)  # of the data, the index, the sums or the receipts
+    is_refused = nth == 0
+    if is_refused:
+        with pytest.raises(WriteFailed):
+            broker.request(lambda handler: handler.put(TOPIC, messages))
+    else:
+        broker.request(lambda handler: handler.put(TOPIC, messages))
+    assert broker.files.failed_count == 1
+    expected = [b"first", b"second"] + ([] if is_refused else messages)
+    assert broker.texts(TOPIC) == expected
+    check_after_restart(broker, expected)
+
+
 def test_a_topic_is_deleted_with_a_segment_that_could_not_be_removed_before(start, monkeypatch):
     broker = start(ack="fsync")
     producer, open_file = (b"p" * 16, 0, 0), broker.files.open

@@ -324,15 +324,17 @@ class AppendixServer(GenServer):
             sync.mark_dirty()
         if self._waiting and sync.visible is None:
             self._release_waiting()
+        answer: Any = pointer
+        if self._ack == "fsync":
+            # Before anything that syncs: should that fail, only who waits is told of what is cut.
+            answer = sync.join(caller, pointer)
+        elif self._flush_timer is None:
+            self._flush_timer = self.send_after(_FLUSH_DELAY_S, _FLUSH_TICK)
         too_many = segment.count >= self._overshoot_count
         if (too_many or segment.size_bytes >= self._overshoot_bytes) and not self._reported_full:
             self._reported_full = True
             self._report_full()
-        if self._ack == "fsync":
-            return sync.join(caller, pointer)
-        if self._flush_timer is None:
-            self._flush_timer = self.send_after(_FLUSH_DELAY_S, _FLUSH_TICK)
-        return pointer
+        return answer
 
     def _apply(self, batches: Sequence[AgreedBatch]) -> Applied:
         """Store what nodes have agreed on, until the segment is full or the disk takes no more.
