@@ -512,3 +512,24 @@ def test_of_segments_that_are_destroyed_before_they_are_synced_nothing_stays(tmp
     assert living_segments() - before <= 2, "the one right before the last, until that is synced"
     store.topics[b"t"][0].sync()
     assert living_segments() - before == 1
+
+
+@pytest.mark.parametrize("how", ["none", "recover", "repair"])
+def test_what_was_cut_off_keeps_its_pointers_and_ordinals_behind_a_crash(tmp_path, how):
+    store = Store.open(tmp_path, SegmentOptions(ack="fsync"))
+    segment = store.create_segment(b"t", NOW)
+    first = segment.append([b"kept"], NOW)
+    segment.sync()
+    cut = segment.append([b"cut"] * 1000, NOW)
+    segment.begin_cut("its disk has failed")()
+    if how == "repair":
+        store.repair_segment(b"t", segment)
+    if how == "recover":
+        store.recover_topic(b"t")
+    [segment] = store.topics[b"t"]
+    assert segment.pointer_high == first
+    segment.unseal()
+    assert not segment.takes_puts
+    segment = store.create_segment(b"t", NOW)
+    assert segment.append([b"new"], NOW) > cut
+    assert segment.base == 1001

@@ -193,9 +193,12 @@ class Store:
             TopicFailed, SegmentLocked: as `TopicTable.recover`.
         """
         self._floors.lift(topic, self.last_pointer(topic))
+        next_ordinal = self.next_ordinal(topic)
         for segment in self.topics.loaded.pop(topic, ()):
             segment.durability.leave()
         self.topics.recover(topic)
+        for segment in self.topics.loaded.get(topic, ())[-1:]:
+            segment.skip_to(self._floors.of(topic), next_ordinal)
 
     def check_sizes(self, messages: Messages) -> None:
         """Refuse a batch that no segment would take.
@@ -309,11 +312,13 @@ class Store:
         options = self._reader.options_of(topic)
         place = self._files, folder, segment.timestamp, options, self._meta
         repaired = Segment.open(*place, base=segment.base)
+        given = max(segment.last_pointer, segment.given_pointer)
         if repaired is None:
-            self._floors.lift(topic, segment.last_pointer)
+            self._floors.lift(topic, given)
             ordinals = base_of(0, segment.next_ordinal)
             self.removals.note_lost(topic, [*_extents([segment]), ordinals])
         if repaired is not None:
+            repaired.skip_to(given, segment.next_ordinal)
             repaired.come_behind(segment.first_damage)
             if at:
                 repaired.follow(others[at - 1])
