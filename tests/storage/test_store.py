@@ -533,3 +533,16 @@ def test_what_was_cut_off_keeps_its_pointers_and_ordinals_behind_a_crash(tmp_pat
     segment = store.create_segment(b"t", NOW)
     assert segment.append([b"new"], NOW) > cut
     assert segment.base == 1001
+
+
+def test_what_waits_in_memory_is_written_before_a_topic_is_read_again(tmp_path):
+    layer = FaultyFiles(RealFiles.at(tmp_path))
+    store = Store.open(layer, SegmentOptions(ack="memory"))
+    segment = store.create_segment(b"t", NOW)
+    segment.append([b"m"], NOW)
+    layer.fail(0, errno.ENOSPC)
+    with pytest.raises(StorageFull):
+        segment.close()  # as its server does when the topic registry has died
+    store.recover_topic(b"t")
+    [segment] = store.topics[b"t"]
+    assert [message for _, message in read_all(segment)] == [b"m"]

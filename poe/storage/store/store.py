@@ -195,6 +195,8 @@ class Store:
         self._floors.lift(topic, self.last_pointer(topic))
         next_ordinal = self.next_ordinal(topic)
         for segment in self.topics.loaded.pop(topic, ()):
+            with contextlib.suppress(StorageError):  # its server may not have been able to
+                segment.hibernate()
             segment.durability.leave()
         self.topics.recover(topic)
         for segment in self.topics.loaded.get(topic, ())[-1:]:
