@@ -297,7 +297,8 @@ def test_with_strict_a_topic_that_has_lost_a_segment_takes_no_messages(tmp_path,
         with pytest.raises(TopicDamaged):
             store.create_segment(b"t", NOW)
         assert len(read_all(segment)) == 3
-        segment = store.repair_segment(b"t", segment)
+        store.repair_segment(b"t", segment)
+        (segment,) = store.topics[b"t"]
     store.topics[b"u"][-1].unseal()
 
 
