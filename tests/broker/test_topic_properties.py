@@ -280,6 +280,15 @@ def test_with_fsync_from_now_on_no_power_cut_takes_what_was_put_then_or_before(s
     node.stop()
 
 
+def test_what_waits_in_memory_can_be_read_when_only_what_is_synced_is_shown_from_now_on(simulate):
+    sim = simulate(ack="memory")
+    create(sim, b"t")
+    sim.node.put_many(b"t", [b"1", b"2"])
+    alter(sim, b"t", read="synced")
+    assert [message for _, message in sim.read(b"t", 0, 10)] == [b"1", b"2"]
+    assert [message for _, message in sim.read(b"t", 0, 1)] == [b"1"]
+
+
 def test_what_consumers_see_changes_with_read_and_nothing_they_saw_goes(simulate):
     sim = simulate(sync_interval=5.0)
     sim.node.put(b"t", b"1")

@@ -115,8 +115,9 @@ class GroupSync:
 
     def hide_from_now(self) -> None:
         """From now on show consumers only what is synced; what they could see they still can."""
-        *extent, self.visible_pointer = _extent(self._segment)
-        self.visible = extent[0], extent[1]
+        self.visible = self._segment.flushed_extent()
+        count, _, pointer = _extent(self._segment)
+        self.visible_pointer = pointer if self.visible[0] == count else 0
 
     def show_all(self) -> None:
         """From now on show consumers all that was put."""

@@ -519,7 +519,7 @@ class Segment:
         if reader is None:
             return None
         if self._verification is None:
-            return reader.find(pointer, limit, bytes_max, *(visible or self._flushed_extent()))
+            return reader.find(pointer, limit, bytes_max, *(visible or self.flushed_extent()))
         return self._read_verified(pointer, limit, bytes_max, visible)
 
     def next(self, pointer: int, visible: Visible | None = None) -> tuple[int, bytes] | None:
@@ -534,7 +534,7 @@ class Segment:
         if self._verification is not None:
             self._read_verified(pointer, 1, 1, visible)
             reader = self._reader or self._wake()
-        return reader.next(pointer, *(visible or self._flushed_extent()))
+        return reader.next(pointer, *(visible or self.flushed_extent()))
 
     def read_range(
         self, pointer: int, last: int, limit: int, bytes_max: int, visible: Visible | None = None
@@ -605,7 +605,7 @@ class Segment:
         if pointer >= last or self._reader_behind(pointer) is None:
             return None
         reader = self._index_reader()
-        extent = visible or self._flushed_extent()
+        extent = visible or self.flushed_extent()
         return extent if last >= self.last_pointer else reader.extent_up_to(last, *extent)
 
     def _reader_behind(self, pointer: int) -> RecordReader | None:
@@ -632,7 +632,7 @@ class Segment:
         self, pointer: int, limit: int, bytes_max: int, visible: Visible | None
     ) -> FileSlice | None:
         reader = self._reader or self._wake()
-        extent = visible or self._flushed_extent()
+        extent = visible or self.flushed_extent()
         verification = self._verification
         if verification is None:
             return reader.find(pointer, limit, bytes_max, *extent)
@@ -641,7 +641,7 @@ class Segment:
             self._verification = None
         return found
 
-    def _flushed_extent(self) -> tuple[int, int]:
+    def flushed_extent(self) -> tuple[int, int]:
         """Write what is buffered, and tell how many records and bytes can be read."""
         writer = self._writer
         if writer is None or writer.buffered_count == 0:
