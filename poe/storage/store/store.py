@@ -193,14 +193,13 @@ class Store:
             TopicFailed, SegmentLocked: as `TopicTable.recover`.
         """
         self._floors.lift(topic, self.last_pointer(topic))
-        next_ordinal = self.next_ordinal(topic)
         for segment in self.topics.loaded.pop(topic, ()):
             with contextlib.suppress(StorageError):  # its server may not have been able to
                 segment.hibernate()
             segment.durability.leave()
         self.topics.recover(topic)
         for segment in self.topics.loaded.get(topic, ())[-1:]:
-            segment.skip_to(self._floors.of(topic), next_ordinal)
+            segment.skip_to(self._floors.of(topic))
 
     def check_sizes(self, messages: Messages) -> None:
         """Refuse a batch that no segment would take.
@@ -320,7 +319,7 @@ class Store:
             ordinals = base_of(0, segment.next_ordinal)
             self.removals.note_lost(topic, [*_extents([segment]), ordinals])
         if repaired is not None:
-            repaired.skip_to(given, segment.next_ordinal)
+            repaired.skip_to(given)
             repaired.come_behind(segment.first_damage)
             if at:
                 repaired.follow(others[at - 1])
