@@ -18,7 +18,7 @@ from poe.errors import (
     WriteFailed,
 )
 from poe.storage import check_segments
-from poe.storage.store.removals import REMOVED_FILE
+from poe.storage.store.removals import REMOVED_FILE, RemovedExtent
 from tests.broker.faulty_broker import FaultyBroker, started
 from tests.broker.nodes import read_by_frames
 from tests.broker.putters import put_at_once
@@ -137,6 +137,37 @@ def test_a_topic_is_deleted_with_a_segment_that_could_not_be_removed_before(star
     assert TOPIC not in broker.store.topics
     put(b"3")
     assert broker.texts(TOPIC) == [b"3"]
+
+
+def test_a_deletion_of_which_the_end_cannot_be_noted_fails_and_may_be_asked_for_again(
+    broker, monkeypatch
+):
+    opened, open_file = [], broker.files.open
+
+    def open_notes_twice(path, mode):
+        if path == REMOVED_FILE:
+            opened.append(path)
+            if len(opened) == 2:  # for the sync: what is put now is not in the notes
+                broker.store.topics[TOPIC][-1].append([b"late"], 0)
+            if len(opened) > 2:
+                raise OSError(errno.EIO, "it cannot be noted what goes")
+        return open_file(path, mode)
+
+    def delete():
+        broker.request(lambda handler: handler.ask_registry(Delete(TOPIC)))
+
+    broker.store.removals.note_lost(b"other", [RemovedExtent(1, 1, 1)])  # there are notes already
+    with monkeypatch.context() as patched:
+        patched.setattr(broker.files, "open", open_notes_twice)
+        with pytest.raises(WriteFailed):
+            delete()
+    assert len(opened) > 2
+    assert broker.texts(TOPIC) == [b"first", b"late"]
+    broker.put(TOPIC, b"more")
+    delete()
+    assert TOPIC not in broker.store.topics
+    broker.put(TOPIC, b"new")
+    assert broker.texts(TOPIC) == [b"new"]
 
 
 def test_consumers_may_see_a_message_again_but_never_another_one_at_its_pointer(broker):

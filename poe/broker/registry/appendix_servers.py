@@ -150,7 +150,8 @@ class AppendixServers:
         What was put before is answered first: whoever is told of a pointer was told the truth.
 
         Raises:
-            StorageError: that cannot be noted; nothing is deleted.
+            StorageError: that cannot be noted; nothing is deleted, or something is left that was
+                put meanwhile.
         """
         segments = self._store.topics.get(topic, [])
         self._store.note_removal(topic, segments)
@@ -167,7 +168,10 @@ class AppendixServers:
         for ref in refs:
             self.delete_segment(topic, await self.end(ref))
         # What could not be removed when its server ended has none any more.
-        for segment in self._store.topics.get(topic, []):
+        left = self._store.topics.get(topic, [])
+        self._store.note_removal(topic, left)
+        self._store.sync_notes()
+        for segment in left:
             self.delete_segment(topic, segment)
         self._counters.forget(topic)
 

@@ -674,7 +674,12 @@ class TopicRegistry(GenServer):
         for each in (topic,) if holder is None else holder.partition_topics():
             await self._opening.wake(each)
             if each in self._routes:
-                await self._servers.delete(each, self._routes)
+                try:
+                    await self._servers.delete(each, self._routes)
+                except StorageError:
+                    if each not in self._routes:  # what is left is the topic
+                        await self._opening.open(each)
+                    raise
                 self._disk_failures.end(each)
         if holder is not None:
             self._store.forget_topic(topic)
