@@ -11,12 +11,14 @@ import shutil
 import pytest
 from xxhash import xxh3_64_digest
 
+from poe.errors import WriteFailed
 from poe.storage import RealFiles, SegmentOptions, SharedFolder, Store, stopped_store
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
 from poe.storage.formats.sum_file import SUM_MAGIC, SUMS
 from poe.storage.store import removals
 from poe.storage.store.check import check_segments
 from poe.storage.store.repair import repair_segments
+from tests.storage.faulty_files import FaultyFiles
 from tests.storage.ordinals import (
     NOW,
     TOPIC,
@@ -467,3 +469,20 @@ def test_whoever_reads_the_folder_alone_finds_the_same(tmp_path, forget):
         for records in folder.read(TOPIC, segment.timestamp, 0, segment.last)
     ]
     assert found == [(number, b"%d" % number) for number in range(0, 16, 4)]
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_segment_that_could_neither_be_made_nor_removed_gives_no_ordinal_again(disk, how):
+    layer = FaultyFiles(disk.files())
+    store = Store.open(layer, SegmentOptions(ack="fsync"))
+    fill(store, 1)
+    layer.fail(0, errno.EIO, "sync_folder", "unlink", is_for_ever=True)
+    with pytest.raises(WriteFailed):
+        store.create_segment(TOPIC, NOW)
+    layer.heal()
+    put(newest_writer(store), 4, 3)
+    store = started_again(disk, store, how)
+    put(newest_writer(store), 7)
+    found = found_on(store)
+    assert [ordinal for ordinal, _ in found] == list(range(8))
+    assert all_true(found)

@@ -847,8 +847,11 @@ class Segment:
     def follow(self, before: "Segment") -> None:
         """Take into account what was recovered of the segment before it, as this one was."""
         if self.count == 0:
-            # Files of others may have names that are less than pointers before them.
+            # Files of others may have names that are less than pointers before them. So may one of
+            # ours that could neither be made nor removed: more was put in front of it then.
             self.last_pointer = max(self.last_pointer, before.last_pointer)
+            if None not in {self.base_maybe, before.base_maybe} and self.base < before.next_ordinal:
+                self.begin_at(before.next_ordinal)
         if self.receipts is None:
             self.receipts = before.receipts
         self.come_behind(before.first_damage)
