@@ -398,6 +398,17 @@ def test_a_disk_that_refuses_one_change_after_the_other_keeps_what_was_answered(
     assert [store.properties.of(each.name) for each in made] == made
 
 
+def test_a_change_that_was_refused_and_cannot_be_cut_off_is_not_there_after_a_stop(disk):
+    layer = FaultyFiles(disk.files())
+    store = Store.open(layer)
+    made = store.create_topic(b"t", TopicProperties(ack="fsync"), NOW)
+    layer.fail(0, errno.EIO, "sync", "truncate", is_for_ever=True)
+    with pytest.raises(WriteFailed):
+        store.properties.alter(b"t", {"ack": "flushed"})
+    layer.heal()
+    assert started_again(disk, store, "stop").properties.of(b"t") == made
+
+
 def test_a_change_that_is_refused_when_the_file_was_just_written_anew_is_not_there(
     disk, monkeypatch
 ):

@@ -507,6 +507,8 @@ class Store:
             for topic in topics:
                 note_rest(self._files, self._meta, topic)
         self.reserve.release()
+        with contextlib.suppress(StorageError):  # a change that was refused may lie there still
+            self.properties.sync()
         self._meta.close(is_whole=not self.left_open())
         self.leave()
 
