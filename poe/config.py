@@ -231,12 +231,13 @@ def _check_archives(values: Mapping[str, Any]) -> None:
     """Refuse to archive a topic that never expires.
 
     Raises:
-        OptionError: a topic has an archive of its own, and there is no `max_age`.
+        OptionError: a topic has an archive of its own, and neither `max_age` nor `max_bytes` is set.
     """
+    is_endless = values.get("max_age") is None and values.get("max_bytes") is None
     for each in values.get("topics", ()):
-        if isinstance(each.archive_dir, Path) and values.get("max_age") is None:
+        if isinstance(each.archive_dir, Path) and is_endless:
             key = f"topics.{each.topic}.archive_dir"
-            raise OptionError(key, str(each.archive_dir), "none, or set max_age, too")
+            raise OptionError(key, str(each.archive_dir), "none, or set max_age or max_bytes, too")
 
 
 def _check_doors(listener: ListenerOptions, security: SecurityOptions) -> None:

@@ -228,7 +228,14 @@ def test_without_java_it_is_told_what_to_install(tmp_path, monkeypatch):
 
 
 def test_an_archive_of_what_never_expires_is_refused(tmp_path):
-    with pytest.raises(OptionError, match=r"archive_dir.*or set max_age, too"):
+    told = "none, or set max_age or max_bytes, too"
+    with pytest.raises(OptionError, match=f"archive_dir.*{told}"):
         Node(dir=tmp_path, archive_dir=tmp_path / "archive")
-    with pytest.raises(OptionError, match=r"'topics\.t\.archive_dir'.*or set max_age, too"):
+    with pytest.raises(OptionError, match=rf"'topics\.t\.archive_dir'.*{told}"):
         Node(dir=tmp_path, topics={"t": {"archive_dir": tmp_path / "archive"}})
+
+
+@pytest.mark.parametrize("limit", [{"max_age": 60.0}, {"max_bytes": 1_000_000}])
+def test_what_expires_by_age_or_by_bytes_alone_may_be_archived(tmp_path, limit):
+    Node(dir=tmp_path, archive_dir=tmp_path / "archive", **limit)
+    Node(dir=tmp_path, topics={"t": {"archive_dir": tmp_path / "archive"}}, **limit)

@@ -83,8 +83,8 @@ class RegistryOptions:
     """Bytes in a partition beyond which its oldest segments are deleted; None sets no limit."""
 
     archive_dir: Path | None = None
-    """Folder that segments are archived into before `max_age` deletes them; None deletes at once.
-    Needs Spark."""
+    """Folder that segments are archived into before `max_age` or `max_bytes` deletes them; None
+    deletes at once. Needs Spark."""
 
     topics_max: Annotated[int, Range(1, unit="topics")] = 100_000
     """Topics in all; puts onto more are refused."""
@@ -98,8 +98,8 @@ class RegistryOptions:
     def __post_init__(self) -> None:
         """Reject periods that are none."""
         check_options(self)
-        if self.archive_dir is not None and self.max_age is None:
-            allowed = "none, or set max_age, too: what is about to expire is archived"
+        if self.archive_dir is not None and self.retention.is_endless:
+            allowed = "none, or set max_age or max_bytes, too: what is about to expire is archived"
             raise OptionError("archive_dir", str(self.archive_dir), allowed)
 
     @property
