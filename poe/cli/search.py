@@ -58,7 +58,8 @@ def search(  # noqa: PLR0913 - the options of a command
 
     A line has pointer, ordinal, bytes and the message around the match. The server looks, some MiB
     at a time, so that others are served meanwhile. At the end standard error says how far it was
-    looked; without a match the exit code is 0 all the same.
+    looked; without a match the exit code is 0 all the same. Of a topic that has several partitions
+    name one: TOPIC-0, TOPIC-1 …
     """
     if not text:
         raise OptionError("TEXT", text, "one character or more")

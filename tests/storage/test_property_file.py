@@ -253,6 +253,13 @@ def test_nothing_is_put_onto_a_partition_that_a_topic_has_not_got(disk, topic, i
     assert refused.value.has == (3 if topic.startswith(b"many") else 2)
 
 
+def test_who_names_a_topic_of_partitions_is_told_what_these_are_called(disk):
+    store = Store.open(disk.files())
+    store.create_topic(b"many", TopicProperties(partitions=3), NOW)
+    with pytest.raises(PropertyMismatch, match="none of many-0 to many-2"):
+        store.properties.check(b"many")
+
+
 @pytest.mark.parametrize("how", ENDS)
 def test_topics_are_taken_over_as_the_partitions_that_they_were_meant_for(disk, how):
     store = Store.open(disk.files())

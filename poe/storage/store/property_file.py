@@ -33,6 +33,7 @@ from poe.storage.failure import writing
 from poe.storage.files import Files
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, HASH_BYTES, FileHeader, seal, unseal
 from poe.storage.replacement import append_whole, replace_file
+from poe.topic_name import topic_text
 from poe.topic_properties import (
     TopicDescription,
     TopicProperties,
@@ -209,8 +210,10 @@ class KnownTopics:
             return
         own, part = self.described.get(topic), partition_of(topic)
         if own is not None:
-            count = own.properties.partitions
-            raise PropertyMismatch(topic, "partitions", "the topic itself", count)
+            count, name = own.properties.partitions, topic_text(topic)
+            # Who has read and put by its name with a client that knows partitions knows no other.
+            asked = f"the topic itself, none of {name}-0 to {name}-{count - 1}"
+            raise PropertyMismatch(topic, "partitions", asked, count)
         other = None if part is None else self.described.get(part[0])
         if part is not None and other is not None and other.properties.partitions > 1:
             asked = f"partition {part[1]}"
