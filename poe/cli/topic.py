@@ -17,7 +17,7 @@ from poe.cli.endpoint_options import asks_server, complete_topic
 from poe.cli.option_help import field_docstrings
 from poe.cli.output import counted, is_terminal, write_line
 from poe.cli.parameters import option, with_parameters
-from poe.errors import OptionError
+from poe.errors import NotATopic, OptionError
 from poe.option import allowed
 from poe.protocol import DescribedPartition, DescribedTopic
 from poe.topic_name import topic_text
@@ -117,7 +117,10 @@ def describe(
 ) -> None:
     """Tell what a topic has, and what its partitions hold."""
     with endpoint.looking() as connection:
-        _tell(connection.describe(topic), output_format)
+        found = connection.describe(topic)
+    if found.queue is not None:
+        raise NotATopic(topic)
+    _tell(found, output_format)
 
 
 @asks_server

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from poe.client import AsyncSocket
-from poe.errors import OptionError, RequestRefused
+from poe.errors import NotATopic, OptionError, RequestRefused
 from poe.gateway.http.body import parsed, properties_in
 from poe.gateway.http.parts import GatewayParts
 from poe.gateway.http.produce import topic_of
@@ -53,9 +53,12 @@ class PropertyRoutes:
         try:
             # What the first refuses the next one would do: that may be another node.
             async with self._brokers.connection(self._timeout_s) as connection:
-                return json_reply(_plain(await question(connection)))
+                found = await question(connection)
         except OptionError as error:
             raise RequestRefused(HTTPStatus.BAD_REQUEST, str(error)) from error
+        if found.queue is not None:
+            raise NotATopic(found.name)
+        return json_reply(_plain(found))
 
     async def _properties(self, request: Request) -> dict[str, Any]:
         """Return the body, an object of JSON; none stands for an empty one.

@@ -61,6 +61,13 @@ def test_put_onto_a_queue_takes_lines_too(node, run):
     assert node.topics() == []
 
 
+@pytest.mark.parametrize("output_format", ["text", "json"])
+def test_a_queue_is_not_described_as_a_topic(run, output_format):
+    run("queue", "put", "jobs", "a")
+    told = run("topic", "describe", "jobs", "--format", output_format, code=1)
+    assert told.startswith("poe: 'jobs' is a queue of the cluster")
+
+
 def test_put_without_queue_makes_a_topic(node, run):
     run("put", "orders", "a")
     assert node.topics() == [b"orders"]

@@ -103,9 +103,10 @@ def test_the_cluster_is_told(front):
     assert {each["name"] for each in told["nodes"]} == {"a", "b"}
 
 
-def test_a_queue_is_not_read_as_a_topic(front):
+@pytest.mark.parametrize("route", ["/topics/jobs", "/topics/jobs/properties"])
+def test_a_queue_is_not_read_as_a_topic_and_has_no_properties_of_one(front, route):
     put(front, "jobs", copies=2)
-    reply = front.http.get("/topics/jobs")
+    reply = front.http.get(route)
     assert (reply.status_code, reply.json()["error"]["name"]) == (409, "NotATopic")
 
 
