@@ -44,8 +44,8 @@ class SavedLogins:
         for place in (folder, old, folder):  # it may be replaced at any time
             try:
                 said = tomllib.loads((place / "login.toml").read_text("utf-8"))
-            except FileNotFoundError:
-                continue
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                continue  # as of the current one
             except (OSError, ValueError) as error:
                 msg = f"{place} holds no login that can be used ({error}); use poe logout"
                 raise ConfigError(msg) from error

@@ -363,9 +363,19 @@ def test_who_reads_while_a_login_is_replaced_finds_one(logins, tmp_path, monkeyp
     assert logins.find(THERE["url"])["user"] == "alice"
 
 
-def test_a_home_that_cannot_be_looked_into_has_no_logins(tmp_path):
+@pytest.mark.parametrize("place", [{}, {"port": "1"}, {"url": THERE["url"]}], ids=str)
+def test_a_home_that_cannot_be_looked_into_has_no_logins(tmp_path, place):
     (tmp_path / "file").touch()
-    assert endpoint_of({}, {}, SavedLogins(tmp_path / "file" / "poe")).entry == Entry()
+    found = endpoint_of(place, {}, SavedLogins(tmp_path / "file" / "poe"))
+    assert found.entry.credentials is None
+
+
+def test_a_home_that_this_user_may_not_see_has_no_logins(monkeypatch):
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    assert SavedLogins(Path("home")).find(THERE["url"]) == {}
 
 
 def test_a_login_that_was_damaged_is_told_with_its_folder(endpoint, logins, tmp_path):
