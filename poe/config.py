@@ -10,7 +10,7 @@ import math
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -166,13 +166,6 @@ class Config:
         origins = {key: where for key, (where, _) in outside.items()}
         return cls(dir=base, **parts, origins=origins | dict.fromkeys(passed, "argument"))
 
-    def without_service(self) -> Self:
-        """Return the options of the node alone."""
-        others = {
-            key: self.origins[key] for key in self.origins if key not in _types(ServiceOptions)
-        }
-        return replace(self, service=ServiceOptions(), origins=others)
-
     def told(self) -> dict[str, dict[str, Any]]:
         """Return each option with its `value`, as JSON has it, and where it came `from`.
 
@@ -231,7 +224,7 @@ def _check_archives(values: Mapping[str, Any]) -> None:
     """Refuse to archive a topic that never expires.
 
     Raises:
-        OptionError: a topic has an archive of its own, and neither `max_age` nor `max_bytes` is set.
+        OptionError: a topic has an archive of its own, and there is no `max_age`, nor `max_bytes`.
     """
     is_endless = values.get("max_age") is None and values.get("max_bytes") is None
     for each in values.get("topics", ()):

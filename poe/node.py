@@ -115,10 +115,10 @@ class Node:
         **arguments: Any,  # noqa: ANN401 - checked by `Config.load`
     ) -> None:
         if isinstance(options, Config):
-            self.config = options
+            self.config = options  # of `poe serve`, which does what options of the service say
         else:
             self.config = Config.load({**(options or {}), **arguments})
-        self.config.service.check_is_default()
+            self.config.service.check_is_default()
         self._bound = bound
         self._fabric = fabric
         self._log_engine = log_engine

@@ -108,8 +108,7 @@ class IsolatedNode:
         self._system.when_ended(self._sup, action)
 
     def _spec(self) -> ChildSpec:
-        config = self._config.without_service()
-        options = config.as_dict()
+        options = self._config.as_dict()
         # Looked up already: no other answer is to keep the process from starting later.
         options["host"] = self._config.listener.address.text
         if self._config.security.tls_port is not None:
@@ -118,7 +117,7 @@ class IsolatedNode:
         options["topics"] = {each.topic: each.as_row() for each in options["topics"]}
         arguments = NodeArguments(
             options=options,
-            origins=dict(config.origins),
+            origins=dict(self._config.origins),
             log_level=self._log_level,
             plain=InheritedPort.of(self._bound.plain),
             tls=InheritedPort.of(self._bound.tls),

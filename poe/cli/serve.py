@@ -70,7 +70,7 @@ def serve(
 
 def _served(config: Config, log_level: str) -> Served:
     """Return the node, in this process or in one of its own, and what is around it."""
-    node: Served = Node(config.without_service())
+    node: Served = Node(config)
     if config.service.isolation == "process":
         node = IsolatedNode(config, log_level)
     if config.service.thespian_port is not None:

@@ -227,7 +227,7 @@ def test_a_start_that_fails_is_told_as_without_isolation(tmp_path, isolated, tro
 def test_options_are_told_with_where_they_came_from(isolated):
     run = poe("config", "--changed", "--format", "json", port=isolated.port)
     told = {name: row["from"] for name, row in json.loads(run.stdout).items()}
-    assert told == {"dir": "argument", "port": "argument"}
+    assert told == {"dir": "argument", "port": "argument", "isolation": "argument"}
 
 
 def test_the_option_may_stand_in_the_environment(tmp_path):

@@ -1,6 +1,7 @@
 """`poe serve --thespian-port`: plain Thespian programs ask the node, and nothing is left of it."""
 
 import ast
+import json
 import os
 import signal
 import socket
@@ -82,6 +83,11 @@ def offered(request, tmp_path, thespian_port):
 def client(offered, thespian_port):
     with Client(thespian_port) as asking:
         yield asking
+
+
+def test_it_is_told_with_the_options_of_the_server(offered, thespian_port):
+    told = json.loads(poe("config", "--format", "json", port=offered.port).stdout)
+    assert told["thespian_port"] == {"value": thespian_port, "from": "argument"}
 
 
 def test_a_batch_goes_in_as_one_request_and_comes_out_in_order(client, offered):
