@@ -69,7 +69,7 @@ def archive(  # noqa: PLR0913 - options of a command line
     from poe.spark.broker_segments import BrokerSegments  # noqa: PLC0415
     from poe.spark.folder_segments import FolderSegments  # noqa: PLC0415
     from poe.spark.server_options import for_tasks  # noqa: PLC0415
-    from poe.spark.session import session  # noqa: PLC0415
+    from poe.spark.session import apart_from_interrupts, session  # noqa: PLC0415
 
     open_segments: OpenSegments = partial(
         BrokerSegments,
@@ -80,7 +80,8 @@ def archive(  # noqa: PLR0913 - options of a command line
     if path is not None:
         open_segments = partial(FolderSegments, str(path.absolute()))
     start_spark = partial(session, "poe archive", master, **SETTINGS)
-    outcomes = archive_topics(open_segments, [os.fsdecode(topic)], to, start_spark)
+    archived = partial(archive_topics, open_segments, [os.fsdecode(topic)], to, start_spark)
+    outcomes = apart_from_interrupts(archived)
     failed = [each for each in outcomes if each.failure]
     for each in failed:
         write_error(f"segment {each.segment} is not archived: {each.failure}")

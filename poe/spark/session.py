@@ -6,8 +6,11 @@ import shutil
 import sys
 import tempfile
 import zipfile
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Thread
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -15,6 +18,8 @@ from poe.spark.data_source import PoeDataSource
 
 if TYPE_CHECKING:  # it needs packages that only clients of Spark Connect have
     from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+T = TypeVar("T")
 
 _PACKAGE = Path(__file__).parent.parent
 _LOOPBACK = "127.0.0.1"
@@ -48,6 +53,25 @@ def session(app_name: str = "poe", master: str = "local[2]", **config: str) -> S
         spark.sparkContext.addPyFile(str(_zipped_package()))
     register(spark)
     return spark
+
+
+def apart_from_interrupts(work: Callable[[], T]) -> T:
+    """Return what some work with Spark returns, which is left as it is when an interrupt comes.
+
+    In the midst of a question to Spark one brings a traceback for each answer that is missing then;
+    where it comes while Spark starts, its Java process would stay for ever. And the handler of
+    SIGINT stays: in the main thread Spark puts one of its own, which asks for the end of all jobs.
+    """
+    result: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - `result` raises it
+            result.set_exception(error)
+
+    Thread(target=run, name="poe-spark", daemon=True).start()
+    return result.result()
 
 
 def register(spark: "SparkSession | ConnectSession") -> None:

@@ -1,10 +1,18 @@
 """The session that knows the format `poe`."""
 
+import os
+import signal
 import subprocess
 import sys
+import threading
 from importlib import import_module
 
 import pytest
+
+from poe.cli.interrupt import Interrupt
+from poe.errors import SparkMissing
+from poe.spark.session import apart_from_interrupts
+from tests.cli.processes import DEADLINE_S
 
 pytestmark = pytest.mark.spark
 
@@ -26,6 +34,26 @@ def test_executors_get_the_package_also_where_nothing_can_be_written_beside_it(
     command = [sys.executable, "-c", "import handed_out.inner.one"]
     ran = subprocess.run(command, env={"PYTHONPATH": str(zipped)}, capture_output=True, check=True)
     assert ran.stdout == b"1\n"
+
+
+def test_an_interrupt_does_not_wait_for_spark():
+    def work():
+        assert threading.current_thread() is not threading.main_thread()
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Event().wait(DEADLINE_S)
+
+    with Interrupt() as interrupt, pytest.raises(KeyboardInterrupt):
+        apart_from_interrupts(work)
+    assert interrupt.number == signal.SIGINT
+
+
+def test_what_spark_refuses_is_told_as_it_is():
+    def work():
+        raise SparkMissing("Java")
+
+    with pytest.raises(SparkMissing, match="Java"):
+        apart_from_interrupts(work)
+    assert apart_from_interrupts(lambda: 1) == 1
 
 
 @pytest.mark.slow

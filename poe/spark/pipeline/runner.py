@@ -10,8 +10,6 @@ A query that fails too often ends its own supervisor, orderly, and so nothing el
 
 import contextlib
 import logging
-import signal
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,7 +28,7 @@ from poe.spark.pipeline.plan import reason_of, writer
 from poe.spark.pipeline.progress import PROGRESS, BrokerLink, Known, Progress, supervisor_name
 from poe.spark.pipeline.query import STOP_S, Query
 from poe.spark.server_options import parse_servers
-from poe.spark.session import session
+from poe.spark.session import apart_from_interrupts, session
 from poe.supervision import (
     Backoff,
     ChildSpec,
@@ -93,8 +91,8 @@ def run_pipeline(
     own = None if spark is not None else _start_spark(pipeline, options)
     try:
         writers = _writers(pipeline, options, server, spark or own)
-        for make in writers.values():
-            make()  # all that Spark can tell of the file before anything runs
+        # All that Spark can tell of the file before anything runs.
+        apart_from_interrupts(lambda: [make() for make in writers.values()])
         _claim(link)
         _supervise(pipeline, options, known, link, writers)
     finally:
@@ -113,16 +111,11 @@ def _start_spark(pipeline: Pipeline, options: RunOptions) -> SparkSession:
         **pipeline.config,
         **options.config,
     }
-    handler = signal.getsignal(signal.SIGINT)
     try:
-        spark = session(pipeline.name, options.master, **config)
+        spark = apart_from_interrupts(partial(session, pipeline.name, options.master, **config))
     except (PySparkException, OSError, RuntimeError) as error:
         msg = f"Spark does not start ({reason_of(error)}); it needs Java 17 or later, and a master"
         raise ConfigError(msg) from error
-    finally:
-        # Spark's own would end all jobs, which the queries would take for a failure.
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, handler)
     for path in pipeline.py_files:
         spark.sparkContext.addPyFile(path)
     return spark
