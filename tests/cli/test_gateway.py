@@ -20,6 +20,7 @@ from tests.python_process import environment
         (["--head-timeout-s", "0"], "more than 0"),
         (["--head-timeout-s", "nan"], "a number"),
         (["--broker", "http://localhost"], "poe://host:port"),
+        (["--ca", "ca.pem"], "option '--ca' is 'ca.pem'; use it with a broker at poes://…"),
         (["--producer", "linger_s"], "NAME=VALUE"),
         (["--producer", "lingers=1"], "'lingers' is not known"),
         (["--producer", "linger_s=soon"], "linger_s"),

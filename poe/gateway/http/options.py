@@ -241,6 +241,10 @@ class GatewayOptions:
         Raises:
             OptionError: `broker` is no url, or goes not with how the gateway gets in.
         """
+        for name in ("ca", "certificate", "key", "server_name"):
+            value = getattr(self, name)
+            if value is not None and self.broker.startswith("poe://"):
+                raise OptionError(name, str(value), "it with a broker at poes://…, for TLS")
         return parse_url(self.broker, self.entry)
 
     @property
