@@ -19,6 +19,7 @@ from poe.cli.saved_login import SavedLogins
 from poe.cli.secret import STDIN, ask_password, piped_secret, warn_of_readers
 from poe.cli.sentence import WAYS_IN
 from poe.errors import ConfigError, OptionError, PoeError
+from poe.option import NONE_WORDS
 from poe.protocol.server import Server
 from poe.security.credentials import Certificate, Credentials, PasswordFile, Scram, Token, TokenFile
 from poe.security.entry import Entry
@@ -212,7 +213,10 @@ def place_of(values: Mapping[str, str]) -> Place:
     if url is None:
         host = values.get("host", _DEFAULT_HOST)
         told = str(values.get("port", _DEFAULT_PORT))
-        port = number("--port (or POE_PORT)", int, 1, 65535)(told)
+        flag = "--port (or POE_PORT)"
+        if told.lower() in NONE_WORDS:  # in the environment of a server that has TLS alone
+            raise OptionError(flag, told, "--url poes://host:port (or POE_URL) of its port for TLS")
+        port = number(flag, int, 1, 65535)(told)
         return Place(_url("poe", [Server(host, port)]), "poe", Server(host, port))
     # Late: a command without a url is to load no asyncio client.
     from poe.client.url import parse_url  # noqa: PLC0415

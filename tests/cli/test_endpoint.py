@@ -138,6 +138,7 @@ def test_a_plaintext_server_is_shown_no_authorities_of_the_environment(endpoint)
         ({}, {"POE_URL": ""}, "option 'POE_URL' is ''; use URL, or leave it out"),
         ({"user": ""}, {}, "option '--user' is ''; use NAME, or leave it out"),
         ({"port": "0"}, {}, "option '--port (or POE_PORT)' is '0'; use a whole number, 1 to 65535"),
+        ({}, {"POE_PORT": "none"}, "is 'none'; use --url poes://host:port (or POE_URL)"),
         ({"ca": "c"}, {}, "option '--ca' is 'c'; use it with --url poes://…, for TLS"),
         ({"ca": "c"}, {"POE_URL": "poe://a"}, "option '--ca' is 'c'; use it with --url poes://…"),
         ({}, {"POE_CA": "c", "POE_URL": "poe://a"}, "option '--ca' is 'c'; use it with"),
