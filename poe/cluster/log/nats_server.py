@@ -8,14 +8,17 @@ It is one program a node, with a folder of its own beside the topics:
     log/jetstream/    what it keeps
 """
 
+import contextlib
 import json
 import os
 import re
 import secrets
 import shutil
+import socket
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -108,7 +111,7 @@ def settings_of(options: ClusterOptions, name: str, folder: Path, secret: str) -
         folder: where it keeps all.
         secret: what its node alone knows.
     """
-    routes = dict.fromkeys((*options.log_routes, options.log_locator))
+    own, *others = distinct((options.log_locator, *options.log_routes))
     return {
         "server_name": name,
         # Any port, on loopback alone, and the node's secret.
@@ -131,7 +134,7 @@ def settings_of(options: ClusterOptions, name: str, folder: Path, secret: str) -
             "listen": options.log_locator,
             # Without a route a server waits for no others, and elects itself: one to itself, which
             # it notices and leaves alone, is enough.
-            "routes": [f"nats://{each}" for each in routes],
+            "routes": [f"nats://{each}" for each in (*others, own)],
             "pool_size": 1,
             "compression": "off",
             **_tls(options),
@@ -144,6 +147,31 @@ def settings_of(options: ClusterOptions, name: str, folder: Path, secret: str) -
             "max_memory_store": _MEMORY,
         },
     }
+
+
+def distinct(places: Iterable[str]) -> list[str]:
+    """Leave out those of some `host:port` that stand before by another name of the same host.
+
+    A server that begins takes each of its routes for a server, and waits for a majority of them:
+    with one that counts twice, all there are may be too few for ever. Names of several hosts stay.
+    """
+    found, known = [], set[tuple[str, ...]]()
+    for place in dict.fromkeys(places):
+        host, _, port = place.rpartition(":")
+        named = {(*each, port) for each in _addresses(host) if len(each) == 1}
+        if known.isdisjoint(named):
+            known |= named
+            found.append(place)
+    return found
+
+
+def _addresses(host: str) -> Iterable[set[str]]:
+    """Return where a host is, for IPv4 and IPv6 each; a name that nobody knows is for itself."""
+    found: dict[int, set[str]] = {}
+    with contextlib.suppress(OSError):
+        for family, _, _, _, place in socket.getaddrinfo(host.strip("[]"), None):
+            found.setdefault(family, set()).add(str(place[0]))
+    return found.values() or [{host}]
 
 
 def _tls(options: ClusterOptions) -> dict[str, Any]:

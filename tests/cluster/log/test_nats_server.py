@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -71,6 +72,41 @@ def test_its_routes_are_those_of_the_seeds_and_one_to_itself():
     assert "tls" not in cluster
     given = settings(log_port=7, seeds=("h:1",), log_seeds=("h:9", "127.0.0.1:7"))["cluster"]
     assert given["routes"] == ["nats://h:9", "nats://127.0.0.1:7"]
+
+
+NAMES = {
+    "a.example": ["10.0.0.1", "fd00::1"],
+    "b.example": ["10.0.0.2"],
+    "all.example": ["10.0.0.1", "10.0.0.2", "10.0.0.3"],
+}
+
+
+def look_up(host, _port):
+    """Answer as `socket.getaddrinfo`, of some names and of all addresses."""
+    if host not in NAMES and not re.fullmatch(r"[0-9a-f.:]+", host):
+        raise socket.gaierror
+    families = {True: socket.AF_INET6, False: socket.AF_INET}
+    return [(families[":" in each], 0, 0, "", (each, 0)) for each in NAMES.get(host, [host])]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "kept"),
+    [
+        ((), []),
+        (("a.example:6557", "b.example:6557"), ["b.example:6557"]),
+        (("b.example:6557", "10.0.0.2:6557"), ["b.example:6557"]),
+        (("b.example:6557", "10.0.0.2:7"), ["b.example:6557", "10.0.0.2:7"]),
+        (("all.example:6557",), ["all.example:6557"]),
+        (("all.example:6557", "b.example:6557"), ["all.example:6557", "b.example:6557"]),
+        (("unknown.example:6557",), ["unknown.example:6557"]),
+        (("[fd00::1]:6557", "a.example:6557"), ["[fd00::1]:6557"]),
+    ],
+)
+def test_each_server_is_one_of_the_routes_by_whatever_names_it_is_told(monkeypatch, seeds, kept):
+    """One that counted twice would be waited for as for another one."""
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    told = settings(cluster_host="10.0.0.1", log_seeds=seeds)["cluster"]["routes"]
+    assert told == [f"nats://{each}" for each in (*kept, "10.0.0.1:6557")]
 
 
 def test_routes_show_certificates_to_each_other_where_the_node_has_one():
