@@ -174,6 +174,11 @@ def run_example(folder: Path, name: str, *arguments: str) -> subprocess.Complete
     )
 
 
+def test_the_readme_lists_every_example():
+    readme = (python_process.ROOT / "README.md").read_text()
+    assert [path.name for path in READABLE if f"| [{path.name}](" not in readme] == []
+
+
 def test_every_example_has_its_expected_output():
     assert {path.stem for path in READABLE} == set(OUTPUT)
 
