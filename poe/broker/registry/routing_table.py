@@ -195,10 +195,14 @@ class RoutingTable(dict[bytes, Route]):
         return (names[at] for at in range(begin, len(names)) if names[at] in self.resting)
 
     def is_own(self, topic: bytes) -> bool:
-        """Return whether a topic is this node's own, whether it has a route or not."""
+        """Return whether a topic is this node's own, whether it has a route or not.
+
+        That of one with several partitions never has: only these are put onto.
+        """
         if topic in self or self.is_without_route(topic):
             return True
-        return self.properties is not None and self.properties.holder(topic) is not None
+        known = self.properties
+        return known is not None and bool(known.find(topic) or known.holder(topic))
 
     def queue(self, name: bytes) -> ActorRef | None:
         """Return the actor of a queue; None where there is none, or a topic of the node's own."""

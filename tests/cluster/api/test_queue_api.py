@@ -16,6 +16,7 @@ from poe.errors import (
     NotATopic,
     NotInCluster,
     OptionError,
+    PropertyMismatch,
     PutTooLarge,
     QueueExists,
     QueueMismatch,
@@ -254,6 +255,20 @@ def test_a_topic_of_the_node_keeps_its_name(url, node, asker):
         asker.control("queue_create", topic=b"jobs")
     assert asker.control("queues") == []
     assert asker.control("queue_put", topic=b"jobs", messages=[b"d"], copies=1)["copies"] == 1
+
+
+def test_a_topic_of_several_partitions_keeps_its_name_too(url, node, asker):
+    """Though nothing can be put onto its name itself, which has no route."""
+    node.create_topic("jobs", partitions=2)
+    with Queue(url, "jobs") as queue:
+        queue.put([b"a"])
+        assert taken(queue, 1) == [b"a"]
+    with pytest.raises(TopicExists):
+        asker.control("queue_create", topic=b"jobs")
+    with pytest.raises(PropertyMismatch):
+        asker.control("queue_put", topic=b"jobs", messages=[b"d"], copies=1)
+    assert asker.control("queues") == []
+    assert asker.describe("jobs").queue is None
 
 
 def test_other_groups_are_as_without_a_cluster(node, url):
