@@ -370,6 +370,8 @@ class AsyncSocket:
                 reply = await self._call(asked.frame, asked.reply_class, asked.extra_s)
             except PoeError as error:
                 found = asked.refused(error)
+                if found is None:
+                    raise
             else:
                 if asked.id is not None and (because := asked.mismatch(reply)):
                     await self._pipeline.close(because)

@@ -34,11 +34,8 @@ _ids = count(1)
 _records = attrgetter("records")
 
 
-def _raise(error: PoeError) -> Any:  # noqa: ANN401 - it returns nothing
-    try:
-        raise error
-    finally:
-        del error  # it refers to this frame
+def _raised(error: PoeError) -> None:
+    """Have any refusal raised, as it is."""
 
 
 class Exchange(NamedTuple, Generic[T]):
@@ -48,8 +45,11 @@ class Exchange(NamedTuple, Generic[T]):
     reply_class: type[Any]
     finish: "Callable[[Any], T | Exchange[T]]"
     """Makes the result of the reply, or what is to be asked next."""
-    refused: "Callable[[PoeError], T | Exchange[T]]" = _raise
-    """Does the same with the error of a server that refuses the request, or raises it."""
+    refused: "Callable[[PoeError], T | Exchange[T] | None]" = _raised
+    """Does the same with the error of a server that refuses the request; None: it is raised.
+
+    By who asks, then: who raises an error that it was given keeps it, and it its callers' frames.
+    """
     extra_s: float = 0.0
     """How long the request lets the server wait, beside what any call may take."""
     id: int | None = None
@@ -66,7 +66,10 @@ def read(topic: bytes | str, pointer: int, limit: int) -> Exchange[list[Record]]
     """Read records that follow a pointer."""
     frame = PointerRequest(topic_bytes(topic), pointer, limit).encode()
     return Exchange(
-        frame, DataReply, _records, lambda error: read(topic, pointer, _smaller(limit, error))
+        frame,
+        DataReply,
+        _records,
+        lambda error: read(topic, pointer, 1) if _is_vague(error, limit) else None,
     )
 
 
@@ -79,7 +82,9 @@ def read_range(
         frame,
         IndexedReply,
         _records,
-        lambda error: read_range(topic, pointer, last, _smaller(limit, error), bytes_max),
+        lambda error: (
+            read_range(topic, pointer, last, 1, bytes_max) if _is_vague(error, limit) else None
+        ),
     )
 
 
@@ -88,21 +93,19 @@ def lease(request: LeaseRequest) -> Exchange[LeaseReply]:
     return Exchange(request.encode(), LeaseReply, lambda reply: reply, extra_s=request.wait_s)
 
 
-def _smaller(limit: int, error: PoeError) -> int:
-    """Return the limit with which to ask again after damage, or raise the error.
+def _is_vague(error: PoeError, limit: int) -> bool:
+    """Return whether damage is told of, and not where it lies.
 
-    Asked for one record, the server looks at it, and tells where it lies.
+    Asked for one record, the server looks at it, and tells that.
     """
-    if not isinstance(error, CorruptRecord) or error.pointer is not None or limit == 1:
-        raise error
-    return 1
+    return isinstance(error, CorruptRecord) and error.pointer is None and limit != 1
 
 
 def control(
     op: str,
     arguments: dict[str, Any],
     finish: Callable[[Any], T | Exchange[T]],
-    refused: Callable[[PoeError], T | Exchange[T]] = _raise,
+    refused: Callable[[PoeError], T | Exchange[T] | None] = _raised,
     extra_s: float = 0.0,
 ) -> Exchange[T]:
     """Ask for anything else; `finish` gets the result of the reply."""
@@ -257,10 +260,8 @@ def removed(topic: bytes | str, pointer: int) -> Exchange[Removed]:
     return control("removed", arguments, Removed.from_map, _removed_of_old)
 
 
-def _removed_of_old(error: PoeError) -> Removed:
-    if not isinstance(error, RemoteProtocolError):
-        raise error
-    return Removed.unknown(error)
+def _removed_of_old(error: PoeError) -> Removed | None:
+    return Removed.unknown(error) if isinstance(error, RemoteProtocolError) else None
 
 
 def span(
