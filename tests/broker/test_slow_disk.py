@@ -258,6 +258,34 @@ def test_a_full_segment_does_not_wait_for_its_disk_in_everybody_s_way(serve, dis
     wait_until(lambda: len(dict(node.info())[SLOW]) > 1)
 
 
+def test_a_segment_that_goes_does_not_wait_for_its_disk_in_everybody_s_way(
+    serve, disk, monkeypatch
+):
+    monkeypatch.setattr("poe.broker.registry.appendix_servers._FINISH_S", 20.0)
+    node = start(serve, disk, ack="flushed", count_limit=2)
+    last = next(node.put(SLOW, b"%d" % number) for number in range(3))
+    wait_until(lambda: len(node.control("segments", topic=SLOW)) == 2)
+    syncing = threading.Thread(target=node.control, args=("sync",), kwargs={"topic": SLOW})
+    syncing.start()
+    wait_until(lambda: disk.begun == 1)
+    trimming = threading.Thread(
+        target=node.control, args=("trim",), kwargs={"topic": SLOW, "pointer": last}
+    )
+    trimming.start()
+
+    def is_waiting():
+        [registry] = [each for each in node.control("tree") if each["id"] == "topic_registry"]
+        return registry["state"] == "busy"
+
+    wait_until(is_waiting)
+    with connect(node) as client:
+        client.write(FAST, [b"second"])
+    disk.gate.set()
+    for each in (syncing, trimming):
+        each.join(20)
+    assert len(node.control("segments", topic=SLOW)) == 1
+
+
 def test_all_that_come_during_a_sync_share_the_next_one(node, disk):
     producers = begin(node, disk, 20)
     assert disk.begun == 1

@@ -137,11 +137,13 @@ class AppendixServers:
             store.note_removal(topic, (self.owned[ref][1] for ref in refs))
         store.sync_notes()
         for topic, refs in chosen.items():
-            for ref in refs:
-                if ref not in self.owned:
-                    continue  # it has died meanwhile; its segment goes the next time
+            # The segment of one that has died meanwhile goes the next time.
+            going = [ref for ref in refs if ref in self.owned]
+            for ref in going:
                 routes.drop(topic, ref)
                 store.removals.publish(topic, self.owned[ref][1].timestamp)
+            await self._finish(going)
+            for ref in going:
                 self.delete_segment(topic, await self.end(ref))
 
     async def delete(self, topic: bytes, routes: RoutingTable) -> None:
@@ -159,12 +161,7 @@ class AppendixServers:
         for segment in segments:
             self._store.removals.publish(topic, segment.timestamp)
         refs = routes.remove(topic)
-        registry = self._registry
-        # The disk is waited for here, by one, and not by all when the servers close their files.
-        last_syncs = [registry.call(ref, Finish(), timeout_s=_FINISH_S) for ref in refs]
-        for sync in last_syncs:
-            with contextlib.suppress(PoeError):
-                await sync
+        await self._finish(refs)
         for ref in refs:
             self.delete_segment(topic, await self.end(ref))
         # What could not be removed when its server ended has none any more.
@@ -174,6 +171,13 @@ class AppendixServers:
         for segment in left:
             self.delete_segment(topic, segment)
         self._counters.forget(topic)
+
+    async def _finish(self, refs: list[ActorRef]) -> None:
+        """Wait for the disk here, by one, and not by all when the servers close their files."""
+        last_syncs = [self._registry.call(ref, Finish(), timeout_s=_FINISH_S) for ref in refs]
+        for sync in last_syncs:
+            with contextlib.suppress(PoeError):
+                await sync
 
     def replace_later(self, topic: bytes, writer: ActorRef) -> None:
         """Have the registry give a topic a new segment, since that of its writer takes no more."""
