@@ -370,7 +370,8 @@ class AsyncSocket:
                 reply = await self._call(asked.frame, asked.reply_class, asked.extra_s)
             except PoeError as error:
                 found = asked.refused(error)
-                if found is None:
+                if isinstance(found, PoeError):
+                    del found  # it refers to this frame
                     raise
             else:
                 if asked.id is not None and (because := asked.mismatch(reply)):

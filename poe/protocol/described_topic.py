@@ -130,12 +130,7 @@ def _map_or_none(value: object) -> dict[str, Any] | None:
     return None if value is None else dict(value)  # type: ignore[call-overload]  # it raises
 
 
-def no_topic(error: PoeError) -> None:
-    """Return None for the refusal of a topic that is not known, or by a server that knows no op.
-
-    Raises:
-        PoeError: the error, where it is another one.
-    """
+def no_topic(error: PoeError) -> PoeError | None:
+    """Return None for a topic that is not known, or a server that knows no op; else the error."""
     is_old = isinstance(error, RemoteProtocolError) and "'describe' is unknown" in str(error)
-    if not (is_old or isinstance(error, UnknownTopic)):
-        raise error
+    return None if is_old or isinstance(error, UnknownTopic) else error

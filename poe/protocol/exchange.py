@@ -34,8 +34,9 @@ _ids = count(1)
 _records = attrgetter("records")
 
 
-def _raised(error: PoeError) -> None:
+def _raised(error: PoeError) -> PoeError:
     """Have any refusal raised, as it is."""
+    return error
 
 
 class Exchange(NamedTuple, Generic[T]):
@@ -45,11 +46,9 @@ class Exchange(NamedTuple, Generic[T]):
     reply_class: type[Any]
     finish: "Callable[[Any], T | Exchange[T]]"
     """Makes the result of the reply, or what is to be asked next."""
-    refused: "Callable[[PoeError], T | Exchange[T] | None]" = _raised
-    """Does the same with the error of a server that refuses the request; None: it is raised.
-
-    By who asks, then: who raises an error that it was given keeps it, and it its callers' frames.
-    """
+    refused: "Callable[[PoeError], T | Exchange[T] | PoeError]" = _raised
+    """Does the same with the error of a server that refuses the request, or returns it, to be
+    raised by who asks: who raises what it was given keeps it, and with it the callers' frames."""
     extra_s: float = 0.0
     """How long the request lets the server wait, beside what any call may take."""
     id: int | None = None
@@ -69,7 +68,7 @@ def read(topic: bytes | str, pointer: int, limit: int) -> Exchange[list[Record]]
         frame,
         DataReply,
         _records,
-        lambda error: read(topic, pointer, 1) if _is_vague(error, limit) else None,
+        lambda error: read(topic, pointer, 1) if _is_vague(error, limit) else error,
     )
 
 
@@ -83,7 +82,7 @@ def read_range(
         IndexedReply,
         _records,
         lambda error: (
-            read_range(topic, pointer, last, 1, bytes_max) if _is_vague(error, limit) else None
+            read_range(topic, pointer, last, 1, bytes_max) if _is_vague(error, limit) else error
         ),
     )
 
@@ -105,7 +104,7 @@ def control(
     op: str,
     arguments: dict[str, Any],
     finish: Callable[[Any], T | Exchange[T]],
-    refused: Callable[[PoeError], T | Exchange[T] | None] = _raised,
+    refused: Callable[[PoeError], T | Exchange[T] | PoeError] = _raised,
     extra_s: float = 0.0,
 ) -> Exchange[T]:
     """Ask for anything else; `finish` gets the result of the reply."""
@@ -260,8 +259,8 @@ def removed(topic: bytes | str, pointer: int) -> Exchange[Removed]:
     return control("removed", arguments, Removed.from_map, _removed_of_old)
 
 
-def _removed_of_old(error: PoeError) -> Removed | None:
-    return Removed.unknown(error) if isinstance(error, RemoteProtocolError) else None
+def _removed_of_old(error: PoeError) -> Removed | PoeError:
+    return Removed.unknown(error) if isinstance(error, RemoteProtocolError) else error
 
 
 def span(

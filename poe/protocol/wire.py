@@ -265,7 +265,8 @@ class Wire:
                 reply = self.call(frame, reply_class, extra_s)
             except PoeError as error:
                 found = refused(error)
-                if found is None:
+                if isinstance(found, PoeError):
+                    del found  # it refers to this frame
                     raise
             else:
                 if asked.id is not None and (because := asked.mismatch(reply)):
