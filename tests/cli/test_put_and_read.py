@@ -227,7 +227,8 @@ def test_a_reader_that_has_enough_ends_read_quietly(server):
         (("read", "t", "--format", "xml"), "use lines or joined or raw or json"),
         (("status", "--interval", "nan"), "option '--interval' is 'nan'; use a number, 0.1 to"),
         (("bench", "--size", 0), "option '--size' is '0'; use a whole number, 1 to 60000"),
-        (("topics", "--port", "none"), "is 'none'; use a whole number, 1 to 65535"),
+        (("topics", "--port", "none"), "is 'none'; use --url poes://host:port"),
+        (("topics", "--port", "no"), "is 'no'; use a whole number, 1 to 65535"),
         (("read", "t", "--format", "raw", "--with-pointers"), "--with-pointers"),
     ],
 )

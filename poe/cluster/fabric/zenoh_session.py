@@ -255,23 +255,28 @@ class ZenohSession:
         thread.start()
 
     def _introduce(self, locators: Sequence[str]) -> None:
-        seen: list[str] = []
+        seen: set[str] = set()
+
+        def take(sample: "zenoh.Sample") -> None:
+            (seen.add if _is_there(sample) else seen.discard)(str(sample.key_expr))
+
         with self._seeking, contextlib.suppress(zenoh.ZError):
             settings = json_of(self._options, introduced=locators)
             session = zenoh.open(zenoh.Config.from_json5(settings))
-            session.liveliness().declare_subscriber(
-                key_of_token(), lambda sample: seen.append(str(sample.key_expr)), history=True
-            )
-            self._closed.wait(_SEEK_S)
-            session.close()  # type: ignore[no-untyped-call]  # as in `close`
+            try:
+                session.liveliness().declare_subscriber(key_of_token(), take, history=True)
+                self._closed.wait(_SEEK_S)
+                found = [*seen]
+            finally:
+                session.close()  # type: ignore[no-untyped-call]  # as in `close`
             self._closed.wait(_SEEK_S)  # until then who has just heard of this node is connected
-            for key in set(seen):
-                with contextlib.suppress(RemoteProtocolError):
+            for key in found:
+                with contextlib.suppress(RemoteProtocolError), self._telling:
                     self._look_whether_seen(_Told.by(key))
 
     def _look_whether_seen(self, found: _Told) -> None:
         is_known = found.name == self._name or found.name in self._ways
-        if not is_known and self._objection(found) is None:
+        if not self._closed.is_set() and not is_known and self._objection(found) is None:
             self._hear(Overlooked(found.token.peer.ref))
 
     def metrics(self) -> dict[str, int]:
@@ -363,8 +368,7 @@ class ZenohSession:
     def _take_token(self, sample: "zenoh.Sample") -> None:
         with self._telling:
             if not self._closed.is_set():
-                is_there = sample.kind == zenoh.SampleKind.PUT
-                self._note_token(str(sample.key_expr), is_there=is_there)
+                self._note_token(str(sample.key_expr), is_there=_is_there(sample))
 
     def _note_token(self, key: str, *, is_there: bool) -> None:
         try:
@@ -445,6 +449,11 @@ class ZenohSession:
         if question is not None and question.way is not None:
             question.way.under_way.pop(number, None)
         return question
+
+
+def _is_there(sample: "zenoh.Sample") -> bool:
+    """Return whether a token has come, and not gone."""
+    return bool(sample.kind == zenoh.SampleKind.PUT)
 
 
 def _name_of(node_id: bytes, incarnation: bytes) -> str:

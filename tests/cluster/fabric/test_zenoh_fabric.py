@@ -144,13 +144,13 @@ def test_a_port_that_is_in_use_is_named(cluster):
     assert str(caught.value).endswith("or choose another cluster_port")
 
 
-@pytest.mark.slow
 def overlooked_by(node: Listener) -> list[NodeRef]:
     """Whom a node has told of, once it has sought another one."""
     wait_until(lambda: "poe-fabric-seek" not in [each.name for each in threading.enumerate()], 30)
     return [event.ref for event in node.events if isinstance(event, Overlooked)]
 
 
+@pytest.mark.slow
 def test_who_is_found_by_seeking_and_is_not_seen_all_the_same_is_told(cluster):
     """A peer connects to no router that it is introduced to: that stands for half a connection."""
     peer, router = cluster.start(seeds=()), cluster.start(seeds=(), cluster_mode="router")
@@ -159,13 +159,16 @@ def test_who_is_found_by_seeking_and_is_not_seen_all_the_same_is_told(cluster):
     assert overlooked_by(peer) == [router.me.ref]
 
 
-def test_who_is_sought_and_seen_then_is_not_told_as_overlooked(cluster):
+@pytest.mark.slow
+def test_who_is_sought_and_seen_then_is_not_told_as_overlooked(cluster, monkeypatch):
+    monkeypatch.setattr("poe.cluster.fabric.zenoh_session._SEEK_S", 6.0)  # a busy machine
     one, other = cluster.start(seeds=()), cluster.start(seeds=())
     one.fabric.seek([other.options.locator])
     one.wait_for_all([other.me.ref])
     assert overlooked_by(one) == []
 
 
+@pytest.mark.slow
 def test_peers_that_come_and_go_leave_nothing_behind(cluster):
     first, second = cluster.start_all(2)
     threads = threading.active_count()
