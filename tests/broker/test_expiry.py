@@ -7,6 +7,7 @@ import pytest
 
 from poe.broker.appendix.hybrid_clock import JumpWatch
 from poe.broker.appendix.server import AppendixOptions
+from poe.broker.registry.appendix_servers import AppendixServers
 from poe.broker.registry.expiry import Expiring, ExpiringSegment, Expiry, count_soon_due, tick_s
 from poe.broker.registry.topic_settings import Retention, TopicSettings
 from poe.errors import UnknownTopic
@@ -48,6 +49,22 @@ def test_an_old_reader_goes_with_its_files(sim):
     assert len(data_files(sim)) == 1
     sim.advance(3)
     assert open_files(sim.folder) == ["store.lock"]
+
+
+def test_what_goes_of_several_topics_is_waited_for_at_once(sim, monkeypatch):
+    """One by one, each topic might take as long as its disk may."""
+    finish, waited = AppendixServers._finish, []  # noqa: SLF001 - what it is given is counted
+
+    async def count(self, refs):
+        waited.append(len(refs))
+        await finish(self, refs)
+
+    monkeypatch.setattr(AppendixServers, "_finish", count)
+    for topic in (TOPIC, b"other"):
+        sim.node.put_many(topic, [b"1", b"2"])
+    sim.advance(MAX_AGE_S * 1.1 + 1)
+    assert len(data_files(sim)) == 2, "the new ones"
+    assert max(waited) == 2
 
 
 def test_an_age_beyond_all_clocks_keeps_everything(simulate):

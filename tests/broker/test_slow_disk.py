@@ -286,6 +286,15 @@ def test_a_segment_that_goes_does_not_wait_for_its_disk_in_everybody_s_way(
     assert len(node.control("segments", topic=SLOW)) == 1
 
 
+def test_a_segment_that_goes_is_not_synced_for_it(serve, disk):
+    node = start(serve, disk, ack="flushed", count_limit=2, sync_interval=0.0)
+    last = node.put(SLOW, b"second")
+    wait_until(lambda: len(node.control("segments", topic=SLOW)) == 2)
+    node.control("trim", topic=SLOW, pointer=last)
+    assert len(node.control("segments", topic=SLOW)) == 1
+    assert disk.begun == 0
+
+
 def test_all_that_come_during_a_sync_share_the_next_one(node, disk):
     producers = begin(node, disk, 20)
     assert disk.begun == 1

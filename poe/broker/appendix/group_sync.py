@@ -240,6 +240,12 @@ class GroupSync:
                 if self.is_dirty and not self._segment.is_writer:
                     self.sync_early()
 
+    @property
+    def has_to_finish(self) -> bool:
+        """Whether `finish` would wait for the disk."""
+        is_hidden = self.visible is not None and self.is_dirty
+        return self.work is not None or bool(self._group) or is_hidden
+
     def finish(self) -> None:
         """Answer all who wait for a sync before anything else happens.
 

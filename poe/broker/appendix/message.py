@@ -171,7 +171,10 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Take no more puts, and make everything durable that is not so yet; answers None."""
+    """Take no more puts, and answer None once nobody waits for the disk, nor would at the end.
+
+    What is about to be deleted is not synced for its own sake.
+    """
 
 
 @dataclass(frozen=True, slots=True)

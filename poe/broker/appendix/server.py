@@ -568,14 +568,16 @@ class AppendixServer(GenServer):
         return found if self._ack != "fsync" or found is None else self._when_synced(caller, found)
 
     def _finish(self, caller: Call) -> Any:  # noqa: ANN401
-        """Seal, and answer when all is durable; what a sync has failed for stays as it is."""
+        """Seal, and answer when all who wait for a sync are answered, and none is left to do.
+
+        What a sync has failed for stays as it is.
+        """
         segment, sync = self._segment, self._sync
         if segment.failure:
             return None
         if sync.work is None:
             segment.seal()
-        is_wanted = segment.durability.is_locked or sync.work is not None
-        return sync.join(caller, None) if is_wanted else None
+        return sync.join(caller, None) if sync.has_to_finish else None
 
     def describe_role(self) -> str:
         """Return the role, and the topic as `poe status` does."""

@@ -136,15 +136,16 @@ class AppendixServers:
         for topic, refs in chosen.items():
             store.note_removal(topic, (self.owned[ref][1] for ref in refs))
         store.sync_notes()
-        for topic, refs in chosen.items():
-            # The segment of one that has died meanwhile goes the next time.
-            going = [ref for ref in refs if ref in self.owned]
-            for ref in going:
-                routes.drop(topic, ref)
-                store.removals.publish(topic, self.owned[ref][1].timestamp)
-            await self._finish(going)
-            for ref in going:
-                self.delete_segment(topic, await self.end(ref))
+        # The segment of one that has died meanwhile goes the next time.
+        going = [
+            (topic, ref) for topic, refs in chosen.items() for ref in refs if ref in self.owned
+        ]
+        for topic, ref in going:
+            routes.drop(topic, ref)
+            store.removals.publish(topic, self.owned[ref][1].timestamp)
+        await self._finish([ref for _, ref in going])
+        for topic, ref in going:
+            self.delete_segment(topic, await self.end(ref))
 
     async def delete(self, topic: bytes, routes: RoutingTable) -> None:
         """Take a topic out of the table, end its servers and delete their segments, oldest first.
