@@ -7,7 +7,7 @@ import pytest
 from poe.errors import Overloaded, TopicFailed, UnknownTopic
 from poe.storage import Store
 from poe.storage.store import store
-from tests.broker.nodes import SimulatedNode, check_pages
+from tests.broker.nodes import SimulatedNode, check_pages, read_by_next
 from tests.storage.segments import NOW
 
 TOPICS = [b"t%03d" % number for number in range(120)]
@@ -163,6 +163,19 @@ def test_what_a_kill_left_open_and_cannot_be_read_is_out_of_service_alone(killed
         killed.node.next(b"t003", 0)
     assert killed.node.next(b"t004", 0)[1] == b"0"
     data.rmdir()
+
+
+def test_what_is_read_while_the_folder_of_all_topics_is_away_is_not_taken_for_lost(node):
+    topics, elsewhere = node.folder / "topics", node.folder / "elsewhere"
+    topics.rename(elsewhere)
+    with pytest.raises(TopicFailed):
+        node.node.next(b"t007", 0)
+    elsewhere.rename(topics)
+    for _ in range(2):
+        assert [message for _, message in read_by_next(node.node, b"t007")] == [b"0"]
+        assert node.routes.removals.newest(b"t007") == 0, "of what was removed"
+        node.stop()
+        node.start()
 
 
 def test_what_rests_expires(tmp_path, monkeypatch):

@@ -758,10 +758,7 @@ def recover_segments(  # noqa: PLR0913, PLR0917 - a folder, and what is known of
     """
     found: dict[int, set[str]] = {}
     strays = []
-    entries: list[FolderEntry] = []
-    with reading(folder), contextlib.suppress(FileNotFoundError):  # somebody has taken it away
-        entries = files.list_folder(folder)
-    for name, is_folder in entries:
+    for name, is_folder in _entries_of(files, folder):
         found_file = segment_file(name)
         if found_file is None or is_folder:
             strays.append(name)
@@ -796,6 +793,17 @@ def recover_segments(  # noqa: PLR0913, PLR0917 - a folder, and what is known of
     if segments:
         _number(segments)
     return segments
+
+
+def _entries_of(files: Files, folder: str) -> list[FolderEntry]:
+    """Return what the folder of a topic holds: nothing, where somebody has taken it away."""
+    with reading(folder):
+        try:
+            return files.list_folder(folder)
+        except FileNotFoundError:
+            if files.modified_us(TOPICS_FOLDER) is None:
+                raise  # those of all topics are away, and may come back
+            return []
 
 
 def _number(segments: list[Segment]) -> None:
