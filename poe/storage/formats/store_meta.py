@@ -225,7 +225,8 @@ class StoreMeta:
         """Note an event."""
         with self._lock:
             self._append(event)
-            if event.kind is Kind.GONE and self._size_bytes > self._compact_at_bytes:
+            is_large = self._size_bytes > self._compact_at_bytes and not self._is_behind
+            if event.kind is Kind.GONE and is_large:
                 self._compact()
 
     @contextlib.contextmanager
@@ -242,12 +243,15 @@ class StoreMeta:
                     self._write(content)
 
     def close(self, *, is_whole: bool = True) -> None:
-        """Note durably that the store is closed, if all of it is; let go of the file."""
+        """Note durably that the store is closed, if all of it is; let go of the file.
+
+        Not where an event is missing in it: the next start is to look what is there.
+        """
         with self._lock:
             if self._is_behind:
                 self._compact()
         self._sync()  # a power cut may not leave this one, and tear those before it
-        if is_whole:
+        if is_whole and not self._is_behind:
             self.add(Event(Kind.CLEAN))
             self._sync()
         self._file = None
@@ -287,10 +291,11 @@ class StoreMeta:
             append_whole(self._file, content, self._size_bytes)
         except OSError as error:
             self._is_behind = True
+            self._compact_at_bytes = 0  # as soon as it takes one
             _log.warning("%s takes no event: %s", META_FILE, error)
         else:
             self._size_bytes += len(content)
-            if self._is_behind:
+            if self._is_behind and self._size_bytes > self._compact_at_bytes:
                 self._compact()
 
     def by_folder(self) -> dict[bytes, list[Event]]:
