@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import threading
-import warnings
 
 import pytest
 
@@ -30,6 +29,7 @@ from poe.errors import (
 from poe.node import Node
 from poe.storage import SystemClock
 from tests.broker.nodes import connect, descriptors, read_by_next
+from tests.forks import exit_code_of, fork
 from tests.waiting import wait_until
 
 NODE = {"port": None}
@@ -79,21 +79,17 @@ def test_a_forked_process_has_no_node_and_harms_none(module_node, tmp_path):
     """It wrote where its parent did: what that had acknowledged meanwhile was overwritten."""
     module_node.put("t", b"before")
     reading, writing = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # since 3.12, with threads
-        child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            os.read(reading, 1)
-            code = _use_copy(module_node, tmp_path / "child")
-        finally:
-            os._exit(code)
-    module_node.put("t", b"meanwhile")
-    os.write(writing, b"x")
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def use_copy():
+        os.close(writing)
+        os.read(reading, 1)
+        _use_copy(module_node, tmp_path / "child")
+
+    child = fork(use_copy)
     os.close(reading)
+    module_node.put("t", b"meanwhile")
     os.close(writing)
+    assert exit_code_of(child) == 0
     module_node.put("t", b"after")
     poe.stop()
     poe.start(dir=tmp_path / "module", port=None)
@@ -110,26 +106,22 @@ def _use_copy(node, folder):
     with poe.start(dir=folder, port=None) as own:
         own.put("t", b"in a folder of its own")
         assert [message for _, message in walk(poe, "t")] == [b"in a folder of its own"]
-    return 0
 
 
 def test_a_folder_is_free_when_its_node_has_ended_although_a_fork_lives(tmp_path):
     with Node(dir=tmp_path, port=None):
         reading, writing = os.pipe()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # since 3.12, with threads
-            child = os.fork()
-        if child == 0:
-            try:
-                os.close(writing)
-                os.read(reading, 1)
-            finally:
-                os._exit(0)
+
+        def wait():
+            os.close(writing)
+            os.read(reading, 1)
+
+        child = fork(wait)
         os.close(reading)
     with Node(dir=tmp_path, port=None) as node:
         assert node.is_running
     os.close(writing)
-    os.waitpid(child, 0)
+    assert exit_code_of(child) == 0
 
 
 class StoppingClock(SystemClock):

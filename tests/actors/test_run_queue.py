@@ -5,7 +5,6 @@ import os
 import signal
 import threading
 import time
-import warnings
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +14,7 @@ from poe.actors import ActorDead, GenServer, LoopSystem
 from poe.actors.run_queue import RunQueue
 from poe.errors import CallFromActor
 from tests.actors.puppet import PinnedPuppet, Puppet, in_actor, log_of
+from tests.forks import exit_code_of, fork
 from tests.waiting import wait_until
 
 
@@ -318,14 +318,12 @@ def test_a_process_that_was_forked_waits_for_no_lock_of_its_parent(live):
     holder = threading.Thread(target=live.run_outside, args=(hold,))
     holder.start()
     has_lock.wait(10)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # since 3.12, with threads
-        child = os.fork()
-    if child == 0:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends the process
-        signal.setitimer(signal.ITIMER_REAL, 10)
+
+    def ask_one_of_its_own():
         own: Any = LoopSystem()
-        os._exit(0 if own.call(own.start(Puppet), lambda *_: "answer") == "answer" else 1)
+        assert own.call(own.start(Puppet), lambda *_: "answer") == "answer"
+
+    child = fork(ask_one_of_its_own)
     may_go.set()
     holder.join()
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert exit_code_of(child) == 0

@@ -1,7 +1,5 @@
 """Blocking functions beside the actors: the actor goes on meanwhile, and hears of the end."""
 
-import os
-import signal
 import sys
 import threading
 
@@ -10,6 +8,7 @@ import pytest
 from poe.actors import GenServer, LoopSystem, Work
 from poe.actors.work import WORK_RUNNING_MAX, Threads
 from poe.testing import SimulatedClock
+from tests.forks import exit_code_of, fork
 from tests.waiting import wait_until
 
 
@@ -175,11 +174,11 @@ def test_a_process_that_was_forked_has_threads_of_its_own(system, worker, done):
     """Those of its parent are not there, though the memory says that they wait for work."""
     system.call(worker, do_nothing)
     wait_until(lambda: done)
-    child = os.fork()
-    if child == 0:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends the process
-        signal.setitimer(signal.ITIMER_REAL, 10)
+
+    def have_work_done():
         own = LoopSystem()
         other = own.start(Worker, [], [])
-        os._exit(0 if other is not None and own.call(other, wait_for_it) == "waited" else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert other is not None
+        assert own.call(other, wait_for_it) == "waited"
+
+    assert exit_code_of(fork(have_work_done)) == 0
