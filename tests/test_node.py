@@ -125,47 +125,49 @@ def test_a_folder_is_free_when_its_node_has_ended_although_a_fork_lives(tmp_path
 
 
 class StoppingClock(SystemClock):
-    """Has a signal come that stops the node while an actor looks at the time."""
+    """Has a signal come that stops the node while an actor of this thread looks at the time."""
 
     is_armed = False
 
     def now_us(self):
-        if self.is_armed:
+        if self.is_armed and threading.current_thread() is threading.main_thread():
             self.is_armed = False
             signal.raise_signal(signal.SIGUSR1)
         return super().now_us()
 
 
 class InterruptedClock(SystemClock):
-    """Has Ctrl-C come at the `left`-th look at the time."""
+    """Has Ctrl-C come at the `left`-th look of this thread at the time."""
 
     left = 0
 
     def now_us(self):
-        self.left -= 1
-        if self.left == 0:
-            raise KeyboardInterrupt
+        if threading.current_thread() is threading.main_thread():
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
         return super().now_us()
 
 
 def test_a_start_that_is_interrupted_keeps_neither_folder_nor_port(tmp_path):
     """Also while somebody keeps the interrupt, as Python's prompt does."""
-    with Node(dir=tmp_path, port=0) as before:
+    with Node(dir=tmp_path, port=None) as before:
         before.put("t", b"m")
-        assert before.address is not None
-        options = {"dir": tmp_path, "port": before.address[1]}
+    sockets = open_sockets()
     loops, kept = count_threads("poe-loop"), []
     clock = InterruptedClock()
     for number in itertools.count(1):
         clock.left = number
-        node = Node(options, clock=clock)
+        node = Node(dir=tmp_path, port=0, clock=clock)
         try:
             node.start()
             break
         except KeyboardInterrupt as interrupt:
             kept.append(interrupt)
         assert not node.is_running
+        assert open_sockets() <= sockets
         assert count_threads("poe-loop") == loops
+    clock.left = 0
     with node:
         assert [message for _, message in walk(node, "t")] == [b"m"]
     assert len(kept) > 1
@@ -188,6 +190,10 @@ def test_a_signal_handler_may_stop_the_node_in_the_middle_of_a_put(tmp_path):
     assert not system.is_alive(NODE_SUP)
     with node:
         assert [message for _, message in walk(node, "t")] == [b"before", b"interrupted"]
+
+
+def open_sockets():
+    return {each for each in descriptors() if each.startswith("socket:")}
 
 
 def count_threads(name):
