@@ -94,10 +94,11 @@ class Node:
 
     Options come by name, in a dictionary or as keywords, or as a `Config` that is complete.
     All methods may be called from any thread, but not from inside an actor of this node. In a fork
-    of the process it does not run: two that write to one folder would overwrite each other. `bound`
-    are ports that the node is to use, once, instead of binding those of its options; `fabric` is
-    what connects the node with others of its cluster, instead of zenoh, `log_engine` what it agrees
-    with them by on replicated topics.
+    of the process it does not run: two that write to one folder would overwrite each other. A fork
+    keeps the node's ports taken until it has ended, too; workers that are to outlive the node are
+    started with `spawn`. `bound` are ports that the node is to use, once, instead of binding those
+    of its options; `fabric` is what connects the node with others of its cluster, instead of zenoh,
+    `log_engine` what it agrees with them by on replicated topics.
 
     Raises:
         OptionError: an unknown option or a value that is not allowed; on construction.
@@ -302,8 +303,9 @@ class Node:
         """
         if self._store is not None:
             self._store.leave()
-        _of_parents.append((self._system, self._store))
-        self._system = self._store = None
+        if self._system is not None:
+            _of_parents.append((self._system, self._store, self._listener))
+        self._system = self._store = self._listener = None
         self._reset()
 
     def __enter__(self) -> Self:

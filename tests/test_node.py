@@ -75,6 +75,18 @@ def test_a_stopped_node_starts_again_with_its_messages(tmp_path):
         assert [message for _, message in walk(node, "t")] == [b"m0", b"m1", b"m2"]
 
 
+def test_a_node_of_a_forked_process_has_no_address(tmp_path):
+    """It told the port where the parent's is reached."""
+
+    def look():
+        assert node.address is None
+        assert not node.is_running
+
+    with Node(dir=tmp_path, port=0) as node:
+        assert exit_code_of(fork(look)) == 0
+        assert node.address is not None
+
+
 def test_a_forked_process_has_no_node_and_harms_none(module_node, tmp_path):
     """It wrote where its parent did: what that had acknowledged meanwhile was overwritten."""
     module_node.put("t", b"before")
