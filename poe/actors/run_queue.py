@@ -546,8 +546,8 @@ def _cut_short(receiver: Receiver, message: object, sender: object, error: BaseE
     abort = getattr(receiver, "abort", None)
     if abort is not None:
         abort(error)
-        if getattr(receiver, "instance", receiver) is None:
-            # It may not even have begun with the message, whose sender is to hear of the end.
+        if type(message) in (Call, Start) and getattr(receiver, "instance", receiver) is None:
+            # It may not even have begun with it, and who waits for an answer is to hear of the end.
             receiver.deliver(message, sender)
 
 

@@ -115,6 +115,16 @@ def test_dead_letters_go_to_their_handler(actor_system):
     assert actor_system.ask(office, "letters", WAIT_S) == [(dead, "too late")]
 
 
+def test_what_an_interrupt_has_cut_short_is_no_dead_letter(actor_system):
+    """It was worked on; a handler that sends dead letters again would have had it done twice."""
+    office = actor_system.createActor(thespians.DeadLetterOffice)
+    assert actor_system.ask(office, "start", WAIT_S) == "started"
+    interrupted = actor_system.createActor(thespians.Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        actor_system.tell(interrupted, "worked on")
+    assert actor_system.ask(office, "letters", WAIT_S) == []
+
+
 def test_dead_letters_without_a_handler_vanish(actor_system):
     dead = actor_system.createActor(thespians.EchoActor)
     actor_system.tell(dead, ActorExitRequest())

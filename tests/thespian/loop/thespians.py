@@ -122,6 +122,13 @@ class DeadLetterOffice(Actor):
             self.send(sender, self.letters)
 
 
+class Interrupted(Actor):
+    """Is interrupted by Ctrl-C at whatever it is sent."""
+
+    def receiveMessage(self, message, sender):  # noqa: N802
+        raise KeyboardInterrupt
+
+
 class ByType(ActorTypeDispatcher):
     """Answers by the type of the message."""
 
