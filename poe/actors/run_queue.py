@@ -434,14 +434,16 @@ class RunQueue:
         """Run what has come due; called by the event loop."""
         self.enter()
         try:
-            self._alarm_s = None
-            self.fire_due()
+            try:
+                self._alarm_s = None
+                self.fire_due()
+            finally:
+                # Whatever a signal handler has raised meanwhile: the loop may go on all the same.
+                next_s = self.timers.next_deadline_s()
+                if next_s is not None and next_s != self._alarm_s:
+                    self._alarm_s = next_s
+                    self.event_loop().set_alarm(next_s, self._ring)
         finally:
-            # Whatever a signal handler has raised meanwhile: the loop may go on all the same.
-            next_s = self.timers.next_deadline_s()
-            if next_s is not None and next_s != self._alarm_s:
-                self._alarm_s = next_s
-                self.event_loop().set_alarm(next_s, self._ring)
             self.leave()
 
     def fire_due(self) -> None:

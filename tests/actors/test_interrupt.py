@@ -10,6 +10,7 @@ import pytest
 
 from poe.actors import ActorDead, GenServer, IdleTimeout, LoopSystem, StartFailed
 from poe.actors.server_cell import ServerCell
+from poe.actors.timer_queue import TimerQueue
 from poe.errors import CallFromActor, ChildStartFailed
 from poe.supervision import (
     ChildSpec,
@@ -124,6 +125,18 @@ def test_who_is_interrupted_while_another_thread_runs_actors_waits_no_longer(sys
     may_go.set()
     other.join(10)
     assert waiters == []
+
+
+def test_an_interrupt_while_the_next_alarm_is_set_keeps_the_lock_from_nobody(system, monkeypatch):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    queue = system.run_queue
+    with monkeypatch.context() as patch:
+        patch.setattr(TimerQueue, "next_deadline_s", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            queue._ring()  # noqa: SLF001 - as the loop does, where that is in the main thread
+    assert not queue._is_owned()  # noqa: SLF001 - who waits for it is not told
 
 
 async def rest(puppet, _):
