@@ -19,6 +19,8 @@ from poe.errors import (
     TopicFailed,
 )
 from poe.storage import RealFiles, Segment, SegmentOptions, Store, check_segments
+from poe.storage.formats.store_meta import StoreMeta
+from poe.storage.store.property_file import PropertyFile
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, names_in, read_all, wait_for_line
 
@@ -295,15 +297,20 @@ def test_a_second_server_is_refused_until_the_first_has_gone(tmp_path):
     Store.open(tmp_path).close()
 
 
-def test_an_interrupted_recovery_keeps_no_lock(tmp_path, monkeypatch):
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+@pytest.mark.parametrize(
+    ("part", "method"),
+    [(StoreMeta, "__init__"), (PropertyFile, "__init__"), (Store, "_recover_topics")],
+)
+def test_an_interrupted_recovery_keeps_no_lock(tmp_path, monkeypatch, part, method, error):
     """Not even while somebody keeps the interrupt and its frames, as Python's prompt does."""
 
     def interrupt(*_, **__):
-        raise KeyboardInterrupt
+        raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "_recover_topics", interrupt)
-        with pytest.raises(KeyboardInterrupt) as kept:
+        patch.setattr(part, method, interrupt)
+        with pytest.raises((error, OptionError)) as kept:
             Store.open(tmp_path)
     Store.open(tmp_path).close()
     assert kept.value.__traceback__ is not None

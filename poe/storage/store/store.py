@@ -17,6 +17,7 @@ Layout:
 import contextlib
 import logging
 import os
+import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -150,31 +151,33 @@ class Store:
             FormatNotSupported: a newer version has written the folder.
         """
         asked = store_options or StoreOptions()
-        try:
+        with _usable(base):
             files = open_base(base, asked)
             lock, owner = _lock_base(files)
-            meta, is_known = _begin(files, owner)
-            if files.make_folder(TOPICS_FOLDER):
-                files.sync_folder("")
-            store = cls(files, options or SegmentOptions(), lock, meta, asked)
-            names = files.list_folder(TOPICS_FOLDER)
-            if not meta.was_closed:
-                # What recovery makes durable is of no use in a folder that has no name.
-                files.sync_folder(TOPICS_FOLDER)
-        except OSError as error:
-            allowed = f"a folder that this user may write ({error.strerror or error})"
-            folder = str(base) if isinstance(base, Path) else base.base
-            raise OptionError(key="dir", value=folder, allowed=allowed) from error
+        store: Self | None = None
         try:
+            with _usable(base):
+                meta, is_known = _begin(files, owner)
+                if files.make_folder(TOPICS_FOLDER):
+                    files.sync_folder("")
+                store = cls(files, options or SegmentOptions(), lock, meta, asked)
+                names = files.list_folder(TOPICS_FOLDER)
+                if not meta.was_closed:
+                    # What recovery makes durable is of no use in a folder that has no name.
+                    files.sync_folder(TOPICS_FOLDER)
             store._recover_topics(sorted(names), is_known=is_known)
             # Not before: should this start die, the next one comes after the same power cut.
             _write_owner(lock, files.boot_id)
         except BaseException as error:
-            # Be it Ctrl-C: who keeps the error keeps this frame, and is not to keep the lock.
             if isinstance(error, SegmentLocked) and not meta.is_after_power_cut:
                 _write_owner(lock, files.boot_id)  # else the next start comes after it, too
-            store.reserve.release()
-            store.leave()
+            if store is not None:
+                store.reserve.release()
+                store.leave()
+            # Be it Ctrl-C: who keeps the error keeps the frames, and is not to keep the lock.
+            for each in (error, error.__cause__):
+                if each is not None:
+                    traceback.clear_frames(each.__traceback__)
             del lock
             raise
         return store
@@ -826,6 +829,17 @@ def remove_folder(files: Files, folder: str) -> None:
     """Remove the folder of a topic that has no segment; files that are not ours keep it."""
     with contextlib.suppress(OSError):
         files.remove_folder(folder)
+
+
+@contextlib.contextmanager
+def _usable(base: Path | Files) -> Iterator[None]:
+    """Say of what a base folder does not let be that another one is wanted."""
+    try:
+        yield
+    except OSError as error:
+        allowed = f"a folder that this user may write ({error.strerror or error})"
+        folder = str(base) if isinstance(base, Path) else base.base
+        raise OptionError(key="dir", value=folder, allowed=allowed) from error
 
 
 def _lock_base(files: Files) -> tuple[OpenFile, str]:
