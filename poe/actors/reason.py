@@ -6,10 +6,11 @@ other value given to `Stop` or `exit`, or the exception that ended the actor.
 Source: Erlang/OTP reference manual, "Processes"; `spec/otp.md` §1.4 and §3.
 """
 
-import _signal  # type: ignore[import-not-found]  # what `signal` is made of
+import functools
 import signal
 import threading
 import traceback
+from types import CodeType
 from typing import Final
 
 from poe.errors import PoeError
@@ -65,10 +66,17 @@ def is_for_program(error: BaseException) -> bool:
 
 
 def _is_raised_by_signal_handler(error: BaseException) -> bool:
-    # Not that of `signal`, which makes enums: 0.1 ms for each crash.
-    handlers = map(_signal.getsignal, range(1, signal.NSIG))
-    codes = {getattr(handler, "__code__", None) for handler in handlers} - {None}
+    codes = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()}
     return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+def _code_of(handler: object) -> CodeType | None:
+    """Return the code that runs when a handler is called; None where that is not Python's."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    if not hasattr(handler, "__code__"):
+        handler = getattr(handler, "__call__", None)  # noqa: B004 - of an object, to look into it
+    return getattr(handler, "__code__", None)
 
 
 def is_orderly(reason: Reason) -> bool:

@@ -3,6 +3,7 @@
 import signal
 import threading
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -124,15 +125,40 @@ class TimeLimit(Exception):
     """As queues of jobs, and pytest-timeout, have it."""
 
 
-@pytest.fixture(params=[KeyboardInterrupt, SystemExit, TimeLimit])
+class Raise:
+    """A handler of signals: an object, which has a method, too."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __call__(self, *_):
+        raise self.error
+
+    handle = __call__
+
+
+def raise_it(error, *_):
+    raise error
+
+
+@pytest.fixture(
+    params=[
+        (error, make_handler)
+        for error in (KeyboardInterrupt, SystemExit, TimeLimit)
+        for make_handler in (
+            raise_in_callback,
+            Raise,
+            lambda error: Raise(error).handle,
+            lambda error: partial(raise_it, error),
+            lambda error: partial(Raise(error)),
+        )
+    ]
+)
 def handler(request):
     """Raise something in the main thread when SIGUSR1 comes."""
-
-    def handle(*_):
-        raise request.param
-
-    before = signal.signal(signal.SIGUSR1, handle)
-    yield request.param
+    error, make_handler = request.param
+    before = signal.signal(signal.SIGUSR1, make_handler(error))
+    yield error
     signal.signal(signal.SIGUSR1, before)
 
 
