@@ -44,9 +44,11 @@ class SavedLogins:
         for place in (folder, old, folder):  # it may be replaced at any time
             try:
                 said = tomllib.loads((place / "login.toml").read_text("utf-8"))
-            except (FileNotFoundError, NotADirectoryError, PermissionError):
+            except (FileNotFoundError, NotADirectoryError):
                 continue  # as of the current one
             except (OSError, ValueError) as error:
+                if isinstance(error, PermissionError) and not os.access(self._folder, os.X_OK):
+                    continue  # of a user whose home this one may not see
                 msg = f"{place} holds no login that can be used ({error}); use poe logout"
                 raise ConfigError(msg) from error
             options = {key: str(said[key]) for key in SAID if key in said}

@@ -379,6 +379,18 @@ def test_a_home_that_this_user_may_not_see_has_no_logins(monkeypatch):
     assert SavedLogins(Path("home")).find(THERE["url"]) == {}
 
 
+def test_a_login_that_this_user_may_not_read_is_told_with_its_folder(logins, tmp_path, monkeypatch):
+    """Of root, of `sudo poe login` maybe: without it the command would go on as somebody else."""
+    logins.save(THERE, {})
+
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(ConfigError, match=str(tmp_path)):
+        logins.find(THERE["url"])
+
+
 def test_a_login_that_was_damaged_is_told_with_its_folder(endpoint, logins, tmp_path):
     logins.save(THERE, THERE_FILES)
     [path] = tmp_path.rglob("login.toml")
