@@ -17,7 +17,7 @@ from poe.actors.gen_server import CALL_TIMEOUT_S, GenServer
 from poe.actors.latch import Latch
 from poe.actors.message import Cast, DownSignal, ExitSignal
 from poe.actors.reason import KILLED, NOPROC, NORMAL, Reason, is_word
-from poe.actors.run_queue import RunQueue
+from poe.actors.run_queue import RunQueue, enters
 from poe.actors.server_cell import ServerCell
 from poe.actors.system_calls import SystemCalls
 from poe.errors import ActorDead, CallFromActor, CallTimeout, SystemShutDown
@@ -56,6 +56,7 @@ class LoopSystem(SystemCalls):
     ) -> None:
         self.shutdown()
 
+    @enters
     def start(
         self,
         actor_class: type[GenServer],
@@ -129,6 +130,7 @@ class LoopSystem(SystemCalls):
         if cell is not None:
             self.run_queue.post_from_outside(cell, ExitSignal(None, reason), None)
 
+    @enters
     def stop(
         self, ref: LoopAddress | str, reason: Reason = NORMAL, timeout_s: float | None = 5.0
     ) -> None:

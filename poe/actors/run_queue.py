@@ -24,8 +24,8 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from threading import get_ident
-from types import CoroutineType, FrameType
-from typing import ClassVar, Protocol
+from types import CodeType, CoroutineType, FrameType
+from typing import ClassVar, Protocol, TypeVar
 
 from poe.actors.call import Call, Party, Start
 from poe.actors.clock import SimulatedClock
@@ -57,6 +57,17 @@ _NESTING_MAX = 16
 _LOOK_S = 100e-6
 HAS_SPARE_PROCESSOR = len(os.sched_getaffinity(0)) > 1
 """Whether a peer on this machine can go on while the event loop looks."""
+
+
+_ENTERING: set[CodeType] = set()
+
+_F = TypeVar("_F", bound=Callable[..., object])
+
+
+def enters(function: _F) -> _F:
+    """Mark a function that calls `enter`, and `leave` in any case: see `_has_entered`."""
+    _ENTERING.add(function.__code__)
+    return function
 
 
 class SocketOwner(Party, Protocol):
@@ -129,6 +140,7 @@ class RunQueue:
 
     # ---- the way in ---------------------------------------------------------------------------
 
+    @enters
     def post_from_outside(self, cell: Party, message: object, sender: object) -> None:
         """Send what the runtime itself has to tell, and is never refused, from any thread."""
         self.enter()
@@ -138,6 +150,7 @@ class RunQueue:
         finally:
             self.leave()
 
+    @enters
     def send_from_outside(self, cell: Party, message: object, sender: object) -> None:
         """Send a message of an application thread and let the actors run.
 
@@ -153,6 +166,7 @@ class RunQueue:
         finally:
             self.leave()
 
+    @enters
     def call_from_outside(
         self, cell: Party, request: object, timeout_s: float | None = None
     ) -> Call:
@@ -171,6 +185,7 @@ class RunQueue:
             self.leave()
         return call
 
+    @enters
     def tell_readable(self, watch: Watch, message: object) -> None:
         """Send an actor that something has come for its socket, and let the actors run.
 
@@ -192,6 +207,7 @@ class RunQueue:
         finally:
             self.leave()
 
+    @enters
     def run_outside(self, action: Callable[[], object]) -> None:
         """Run `action` under the lock, then let the actors run."""
         self.enter()
@@ -201,6 +217,7 @@ class RunQueue:
         finally:
             self.leave()
 
+    @enters
     def run_ready(self) -> None:
         """Deliver what has been left to the event loop's thread."""
         self.enter()
@@ -370,6 +387,7 @@ class RunQueue:
         """Return when the next timer is due, on the clock of `monotonic_s`; None without one."""
         return self.timers.next_deadline_s()
 
+    @enters
     def advance(self, seconds: float) -> None:
         """Move an injected clock on and run what has come due, deadline by deadline."""
         if self._clock is None:
@@ -430,6 +448,7 @@ class RunQueue:
             self.event_loop().set_alarm(timer.deadline_s, self._ring)
         return timer
 
+    @enters
     def _ring(self) -> None:
         """Run what has come due; called by the event loop."""
         self.enter()
@@ -522,13 +541,12 @@ class Wakefulness:
 
 
 def _has_entered(frame: FrameType | None) -> bool:
-    """Return whether a frame, or one further up, is of a function that enters and leaves.
+    """Return whether a frame, or one further up, is of a function marked by `enters`.
 
     A signal handler may call actors where it has interrupted such a function.
     """
     while frame is not None:
-        is_ours = str(frame.f_globals.get("__name__")).startswith("poe.")
-        if is_ours and {"enter", "leave"} <= {*frame.f_code.co_names}:
+        if frame.f_code in _ENTERING:
             return True
         frame = frame.f_back
     return False

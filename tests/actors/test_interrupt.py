@@ -1,13 +1,16 @@
 """Ctrl-C in a thread that runs actors: the interrupted actor ends, everything else goes on."""
 
+import ast
 import signal
 import sys
 import threading
 from contextlib import nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import poe
 from poe.actors import ActorDead, GenServer, IdleTimeout, LoopSystem, StartFailed
 from poe.actors.server_cell import ServerCell
 from poe.actors.timer_queue import TimerQueue
@@ -103,6 +106,25 @@ def test_a_signal_handler_that_calls_between_lock_and_work_takes_the_lock_from_n
     assert seen == [1, True]
     assert not system.run_queue.is_running_here()
     assert system.call(ref, "more") == 2
+
+
+def test_each_function_that_enters_the_run_queue_is_marked():
+    """A signal handler that interrupts one that is not would give back the lock it works under."""
+    texts = [path.read_text() for path in Path(poe.__file__).parent.rglob("*.py")]
+    functions = [
+        node
+        for text in texts
+        if ".enter()" in text
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef) and ".enter()" in ast.unparse(node)
+    ]
+    unmarked = [
+        function.name
+        for function in functions
+        if "enters" not in map(ast.unparse, function.decorator_list)
+    ]
+    assert functions
+    assert unmarked == []
 
 
 def test_who_is_interrupted_while_another_thread_runs_actors_waits_no_longer(system):

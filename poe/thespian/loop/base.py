@@ -35,6 +35,7 @@ from poe.actors.actor_cell import ActorCell, LoopAddress
 from poe.actors.call import Call, Start
 from poe.actors.gen_server import GenServer
 from poe.actors.message import Cast, DownSignal, ExitSignal
+from poe.actors.run_queue import enters
 from poe.actors.server_cell import ServerCell
 from poe.actors.timer_queue import Timer
 from poe.thespian.loop.cell import ThespianCell
@@ -119,6 +120,7 @@ class ThespianBase(simpleSystemBase.ActorSystemBase):  # type: ignore[misc]  # u
 
     # ---- actors -------------------------------------------------------------------------------
 
+    @enters
     def newPrimaryActor(  # noqa: N802 - Thespian's name
         self,
         actor_class: Any,  # noqa: ANN401
