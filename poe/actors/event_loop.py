@@ -134,6 +134,7 @@ class EventLoop:
         if self.loop.is_running():
             self.wake(self.loop.stop)
         thread = self._thread
+        # Of a thread whose start was interrupted nobody can wait for the end.
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join()
         if not self.loop.is_running():

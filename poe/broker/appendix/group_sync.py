@@ -117,6 +117,8 @@ class GroupSync:
         """From now on show consumers only what is synced; what they could see they still can."""
         self.visible = self._segment.flushed_extent()
         count, _, pointer = _extent(self._segment)
+        # Of what waits in memory behind the visible, the pointer would be too high. With 0, who
+        # waits for news waits for the next sync.
         self.visible_pointer = pointer if self.visible[0] == count else 0
 
     def show_all(self) -> None:

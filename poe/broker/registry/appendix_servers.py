@@ -165,10 +165,12 @@ class AppendixServers:
         await self._finish(refs)
         for ref in refs:
             self.delete_segment(topic, await self.end(ref))
-        # What could not be removed when its server ended has none any more.
+        # What could not be removed when its server ended has none any more. It is noted here, too,
+        # since it may hold more by now, and of what cannot be noted who asked is to hear.
         left = self._store.topics.get(topic, [])
-        self._store.note_removal(topic, left)
-        self._store.sync_notes()
+        if left:
+            self._store.note_removal(topic, left)
+            self._store.sync_notes()
         for segment in left:
             self.delete_segment(topic, segment)
         self._counters.forget(topic)

@@ -850,7 +850,8 @@ class Segment:
             # Files of others may have names that are less than pointers before them. So may one of
             # ours that could neither be made nor removed: more was put in front of it then.
             self.last_pointer = max(self.last_pointer, before.last_pointer)
-            if None not in {self.base_maybe, before.base_maybe} and self.base < before.next_ordinal:
+            are_known = self.base_maybe is not None and before.base_maybe is not None
+            if are_known and self.base < before.next_ordinal:
                 self.begin_at(before.next_ordinal)
         if self.receipts is None:
             self.receipts = before.receipts

@@ -22,35 +22,27 @@ _log = logging.getLogger(__name__)
 class FolderWatch:
     """Whether the folder that a lock is in is still there; one thread at a time may call it."""
 
-    __slots__ = ("_files", "_gone", "_lock")
+    __slots__ = ("_files", "_lock", "gone")
 
     def __init__(self, files: Files, lock: OpenFile) -> None:
         """Watch the folder of a lock that was just taken."""
         self._files = files
-        self._gone = ""
         self._lock = lock
-
-    @property
-    def is_gone(self) -> bool:
-        """Return whether it was not there, or another one, when last looked."""
-        return bool(self._gone)
+        self.gone = ""
+        """Path of the folder that was not there, or another one, when last looked; else empty."""
 
     def look(self) -> None:
         """Look again; what cannot be looked at is as it was."""
         with contextlib.suppress(OSError):
-            was_gone = self._gone
-            self._gone = self._find_gone()
-            if self._gone and not was_gone:
-                _log.error("puts are refused: %s", self.error())
-            elif was_gone and not self._gone:
+            was_gone = self.gone
+            self.gone = self._find()
+            if self.gone and not was_gone:
+                _log.error("puts are refused: %s", StoreGone(self.gone))
+            elif was_gone and not self.gone:
                 _log.warning("puts are accepted again: %s is back", was_gone)
 
-    def error(self) -> StoreGone:
-        """Return what to refuse puts with."""
-        return StoreGone(self._gone)
-
-    def _find_gone(self) -> str:
-        """Return the path of the folder that is not there; empty where both are."""
+    def _find(self) -> str:
+        """Return what is gone; the base folder first."""
         base = self._files.base
         if not self._files.is_in_place(LOCK_FILE, self._lock):
             return base

@@ -70,11 +70,11 @@ class FreeSpace:
     @property
     def is_gone(self) -> bool:
         """Whether the folder is not there, or another one."""
-        return self._folder is not None and self._folder.is_gone
+        return self._folder is not None and self._folder.gone != ""
 
     def gone(self) -> StoreGone | None:
         """Return what puts are refused with where the folder is not there; else None."""
-        return self._folder.error() if self._folder is not None and self._folder.is_gone else None
+        return StoreGone(self._folder.gone) if self._folder and self._folder.gone else None
 
     def _measure_room(self) -> None:
         try:

@@ -201,8 +201,9 @@ class Store:
                 segment.hibernate()
             segment.durability.leave()
         self.topics.recover(topic)
-        for segment in self.topics.loaded.get(topic, ())[-1:]:
-            segment.skip_to(self._floors.of(topic))
+        segments = self.topics.loaded.get(topic)
+        if segments:
+            segments[-1].skip_to(self._floors.of(topic))
 
     def check_sizes(self, messages: Messages) -> None:
         """Refuse a batch that no segment would take.
