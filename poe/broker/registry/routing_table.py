@@ -99,7 +99,7 @@ class RoutingTable(dict[bytes, Route]):
         self.is_catalog_known = True
         """Whether this node knows which topics are replicated; until then a put makes none."""
         self.unnoted: set[bytes] = set()
-        """Partitions of replicated topics that cannot be here yet; a put makes none such."""
+        """Replicated topics that cannot be here yet, and their partitions; none such is made."""
         self.counters = Counters()
         """What was done since the node has started."""
         self.events = EventRing(lambda: time.time_ns() // 1000)

@@ -551,11 +551,11 @@ class Logs(GenServer):
                 logger.error("topic %s has no copy here: %s", topic_text(topic), error)
             # Until it passes, as what holds its name is deleted, no put makes another one of it.
             self._refused[topic] = error
-            self._parts.routes.unnoted |= record.streams().keys()
+            self._parts.routes.unnoted |= {topic, *record.streams()}
             self._delays.begin(record.key, self._parts.restarts)
             return
         self._refused.pop(topic, None)
-        self._parts.routes.unnoted -= record.streams().keys()
+        self._parts.routes.unnoted -= {topic, *record.streams()}
         for part, stream in record.streams().items():
             self._streams[part] = stream
             if part not in self._refs:
@@ -571,7 +571,7 @@ class Logs(GenServer):
     async def _remove(self, record: LogRecord) -> None:
         topic = record.description.name
         self._refused.pop(topic, None)
-        self._parts.routes.unnoted -= record.streams().keys()
+        self._parts.routes.unnoted -= {topic, *record.streams()}
         for part in record.streams():
             self._streams.pop(part, None)
             ref = self._refs.pop(part, None)

@@ -227,6 +227,17 @@ def test_a_topic_of_one_node_alone_takes_puts_though_it_is_empty_and_others_agre
         assert nodes.values("b") == [b"mine"]
 
 
+def test_a_topic_of_several_partitions_that_a_node_has_refused_is_not_made_there(tmp_path):
+    with replicated(tmp_path, "abcd") as nodes:
+        nodes.put_own("b", "t-1", b"mine")
+        nodes.log.cut("b")
+        nodes["a"].create_topic("t", replicas=3, partitions=3)
+        nodes.log.heal("b")
+        wait_until(lambda: b"t" in nodes.logs("b")["refused"], 10)
+        with pytest.raises(NoQuorum, match="is replicated"):
+            nodes["b"].create_topic("t")
+
+
 def put_or_refused(node, message):
     with suppress(NoQuorum):
         return node.put("t", message) > 0
