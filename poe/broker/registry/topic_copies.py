@@ -126,6 +126,9 @@ class TopicCopies:
     async def _add(self, topic: bytes, bound: int | None, first_us: int, base: int) -> None:
         segment = self._store.create_segment(topic, first_us, agreed_base=base)
         try:
+            if bound is None and base:
+                # Nothing in front of it would tell at which ordinal it begins, after a power cut.
+                self._store.sync_notes()
             ref = await self._servers.start(topic, segment)
         except PoeError:
             self._servers.delete_segment(topic, segment)

@@ -154,6 +154,11 @@ def lose_receipts(node, topic="t"):
         del inodes[path]
 
 
+def first_ordinal(nodes, name):
+    described = nodes.asked(name, partial(control, op="describe", arguments={"topic": b"t"}))
+    return described["partitions"][0]["first_ordinal"]
+
+
 def trim_to_nothing(nodes, pointer):
     arguments = {"topic": b"t", "pointer": pointer}
     assert nodes.asked("a", partial(control, op="trim", arguments=arguments))
@@ -172,6 +177,23 @@ def test_a_copy_that_was_trimmed_to_nothing_and_has_lost_its_receipts_is_not_fil
     nodes.pass_time(3.0)
     assert nodes.messages("c") == nodes.messages("a") == [b"on"]
     assert node.files("t") == nodes.nodes["a"].files("t")
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_copy_that_was_fetched_with_nothing_in_it_has_its_ordinals_after_a_power_cut(seed):
+    nodes = Nodes()
+    nodes.asked("a", partial(put, b"1"))
+    trim_to_nothing(nodes, nodes.asked("a", partial(put, b"2")))
+    nodes.stream.forget_to(nodes.stream.last_place)
+    node = nodes.nodes["c"]
+    node.die(node.disk.kill)
+    node.wipe()
+    nodes.start(node)
+    nodes.pass_time(3.0)
+    cut_power(nodes, "c", seed)
+    nodes.asked("a", partial(put, b"on"))
+    nodes.pass_time(3.0)
+    assert [first_ordinal(nodes, name) for name in "abc"] == [2, 2, 2]
 
 
 def test_a_copy_without_receipts_is_not_given_up_for_one_that_has_nothing():
