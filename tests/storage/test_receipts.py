@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import logging
+from random import Random
 
 import pytest
 from xxhash import xxh3_64_intdigest
@@ -34,7 +35,7 @@ from tests.storage.segments import (
     reopen,
     some_of,
 )
-from torture.layers.crash_state import after_kill
+from torture.layers.crash_state import after_kill, store_after_power_cut
 from torture.layers.memory import MemoryFiles
 from torture.layers.recorder import Recorder
 
@@ -127,8 +128,10 @@ def test_a_segment_knows_its_place_after_each_way_to_end(layer):
     assert (segment.place(), last_of(segment).sequence) == (5, 0)
     segment.unseal()
     segment.append([b"c"], NOW, None, 6)
+    segment.pass_place(7)
     del segment  # as by a kill
-    assert reopen(layer).place() == 6
+    segment = reopen(layer)
+    assert (segment.place(), texts(segment)) == (7, [b"a", b"b", b"c"])
 
 
 def test_a_new_segment_knows_the_place_of_the_one_before(tmp_path):
@@ -178,6 +181,24 @@ def test_whenever_a_node_dies_its_place_is_that_of_its_data(is_numbered):
         assert stored == [b"%d" % number for number in range(len(stored))]
         if segments:
             assert segments[-1].place() == len(stored)
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_whenever_a_node_dies_it_has_passed_no_place_whose_data_it_lost(is_cut):
+    recorder = Recorder(MemoryFiles())
+    store = Store.open(recorder.files)
+    segment = store.create_segment(b"t", NOW, agreed_base=0)
+    for number in range(4):
+        segment.append([b"%d" % number], NOW, None, 2 * number + 1)
+        segment.pass_place(2 * number + 2)
+        if number == 1:
+            segment.sync()
+    for at in range(len(recorder.events) + 1):
+        events = recorder.events[:at]
+        left = store_after_power_cut(events, Random(at)) if is_cut else after_kill(events, 0.5)
+        for found in Store.open(left).topics.get(b"t", []):
+            count = len(texts(found))
+            assert found.place() in {max(2 * count - 1, 0), 2 * count}
 
 
 def test_closing_leaves_receipts_of_all_data_and_nothing_else(tmp_path, layer):

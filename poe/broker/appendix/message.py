@@ -75,6 +75,13 @@ class SetPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class PassPlace:
+    """Note that a copy goes up to a place where nothing is to be stored; answers None."""
+
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
 class FindPuts:
     """Answer all puts of producers that the segment knows of, with their pointers."""
 

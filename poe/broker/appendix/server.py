@@ -36,6 +36,7 @@ from poe.broker.appendix.message import (
     LimitReached,
     Next,
     Ordinal,
+    PassPlace,
     PointerAt,
     Put,
     ReleaseFiles,
@@ -348,20 +349,35 @@ class AppendixServer(GenServer):
         segment.place()  # what is known of producers counts, too
         outcomes: list[int | PoeError] = []
         is_full = False
-        for place, time_us, messages, put_id in batches:
+        for batch in batches:
             is_full = segment.count > 0 and options.is_full(segment)
             if is_full:
                 break
             try:
-                outcomes.append(segment.append(messages, time_us, put_id, place))
-            except (RepeatedPut, SequenceGap, ProducerFenced) as error:
-                outcomes.append(error)
+                outcomes.append(self._append_agreed(batch))
             except StorageError:
                 if not outcomes:
                     raise
                 break
         self._note_applied()
         return Applied(outcomes, is_full)
+
+    def _append_agreed(self, batch: AgreedBatch) -> int | PoeError:
+        """Store a batch; where it is stored already, or refused, note that its place is passed.
+
+        Else a copy behind many of these would go back when it is opened anew, to where its stream
+        may not remember them any more.
+        """
+        segment = self._segment
+        outcome: int | PoeError
+        place, time_us, messages, put_id = batch
+        try:
+            outcome = segment.append(messages, time_us, put_id, place)
+        except (RepeatedPut, SequenceGap, ProducerFenced) as error:
+            outcome = error
+        if put_id is not None and segment.place() != place:
+            segment.pass_place(place)
+        return outcome
 
     def _note_applied(self) -> None:
         """Have what was stored synced in a while, and who waits for it hear of it."""
@@ -508,7 +524,7 @@ class AppendixServer(GenServer):
                 answer = self._finish(caller)
             case Configure():
                 answer = self._configure(request)
-            case Apply() | FindPlace() | FindPuts() | AppendRecords() | SetPlace():
+            case Apply() | PassPlace() | SetPlace() | FindPlace() | FindPuts() | AppendRecords():
                 answer = self._serve_replica(request)
             case _:
                 answer = super().handle_call(request, caller)
@@ -530,6 +546,10 @@ class AppendixServer(GenServer):
                 pointer = segment.append_records(entries, data)
                 self._note_applied()
                 return pointer
+            case PassPlace(place):
+                segment.pass_place(place)
+                self._note_applied()
+                return None
             case SetPlace(place, puts):
                 return segment.set_place(place, puts)
 

@@ -29,6 +29,7 @@ from poe.broker.appendix.message import (
     FindPlace,
     FindPuts,
     GetRange,
+    PassPlace,
     Put,
     Sync,
 )
@@ -664,9 +665,11 @@ class Replica(GenServer):
     async def _trim(self, entry: Entry, trim: TrimEntry) -> None:
         request = TrimCopy(self._parts.topic, trim.pointer)
         gone = await self.call(REGISTRY, request, timeout_s=None)
-        self._place = entry.place
         # The segment that was written to may have gone, and got a successor.
         await self._ensure(None)
+        if self._writer is not None:
+            await self.call(self._writer, PassPlace(entry.place), timeout_s=None)
+        self._place = entry.place
         if trim.origin == self._parts.origin:
             self._carry_out(self._puts.applied(trim.number, gone))
 

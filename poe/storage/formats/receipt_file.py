@@ -19,7 +19,7 @@ Layout of a receipt (72 bytes, big endian):
     epoch      u32
     sequence   u32
     kind       u32      1 put, 2 put into an earlier segment, 3 cover, 4 place alone
-    size       u32      bytes of the records; 0 of other kinds, and of an earlier segment's place
+    size       u32      bytes of the records; 0 of other kinds, and of a place without any
     pointer    u64      of the last message; 0 of a cover
     end        u64      data offset behind the records; of an earlier segment's 0
     data hash  u64      of the records; 0 where size is 0
@@ -54,7 +54,7 @@ class ReceiptKind:
 
     COVER: Final = 3
     PLACE: Final = 4
-    """A batch of a replicated topic that no producer has numbered."""
+    """A batch of a replicated topic that no producer has numbered, or that nothing is stored of."""
 
 
 class Receipt(NamedTuple):
@@ -94,9 +94,9 @@ def receipt_of(
     return Receipt(*(put or _NO_PUT), kind, len(data), pointer, end, data_hash, place)
 
 
-def earlier_place(place: int, pointer: int) -> Receipt:
-    """Make the receipt of the last batch of an earlier segment of a replicated topic."""
-    return Receipt(*_NO_PUT, ReceiptKind.PLACE, 0, pointer, 0, 0, place)
+def place_alone(place: int, pointer: int, end: int = 0) -> Receipt:
+    """Make what tells a place of a replicated topic: of its data before `end`, or before it."""
+    return Receipt(*_NO_PUT, ReceiptKind.PLACE, 0, pointer, end, 0, place)
 
 
 def earlier_receipt(put: PutKey, pointer: int) -> Receipt:

@@ -13,9 +13,9 @@ from poe.storage.formats.receipt_file import (
     Receipt,
     ReceiptKind,
     cover,
-    earlier_place,
     earlier_receipt,
     make_receipts,
+    place_alone,
     read_receipts,
     receipt_of,
 )
@@ -124,7 +124,7 @@ class Receipts:
             ReadFailed: the file cannot be read.
         """
         puts = [earlier_receipt(put, pointer) for put, pointer in self._loaded().live(now_us)]
-        return [*puts, earlier_place(*self._place)] if self._place[0] else puts
+        return [*puts, place_alone(*self._place)] if self._place[0] else puts
 
     def known(self) -> list[tuple[PutKey, int]]:
         """Return all puts that are known, and their pointers.
@@ -159,6 +159,16 @@ class Receipts:
             ReadFailed: the file cannot be opened.
         """
         self._written = self._write(receipt_of(put, pointer, end, data, place))
+
+    def write_place(self, place: int, pointer: int, size_bytes: int) -> None:
+        """Write that all of the data goes up to a place, where nothing was stored.
+
+        Raises:
+            StorageError: as `write`.
+        """
+        written = self._write(place_alone(place, pointer, size_bytes))
+        self._advance(written)
+        self._note(self._loaded(), written.receipt)
 
     def confirm(self) -> None:
         """Note that the data has followed."""

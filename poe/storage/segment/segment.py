@@ -25,7 +25,7 @@ from poe.errors import (
 )
 from poe.record import ENTRY_BYTES, POINTER_MAX, are_sound, decode_entries
 from poe.storage.files import Files, FileSlice, IndexedSlice
-from poe.storage.formats.receipt_file import PutKey, Receipt, earlier_place, earlier_receipt
+from poe.storage.formats.receipt_file import PutKey, Receipt, earlier_receipt, place_alone
 from poe.storage.formats.record import (
     OFFSET_MAX,
     Messages,
@@ -401,6 +401,18 @@ class Segment:
         writer.sums.cut(self.size_bytes, self.count, self.last_pointer)
         return self.last_pointer
 
+    def pass_place(self, place: int) -> None:
+        """Note that it goes up to a place of its stream where nothing was to be stored.
+
+        Raises:
+            SegmentSealed, StorageFull, WriteFailed, ReadFailed: as `append`.
+        """
+        if self.role is _READER:
+            raise SegmentSealed(self.path)
+        if self._writer is None:
+            self._wake_writer()
+        self._receipts_of_own().write_place(place, self.last_pointer, self.size_bytes)
+
     def set_place(self, place: int, puts: Iterable[tuple[PutKey, int]] = ()) -> None:
         """Note up to which place of its stream it goes, and what is known of producers.
 
@@ -411,7 +423,7 @@ class Segment:
             StorageFull, WriteFailed: it is as it was.
         """
         earlier = [earlier_receipt(put, pointer) for put, pointer in puts]
-        earlier.append(earlier_place(place, self.last_pointer))
+        earlier.append(place_alone(place, self.last_pointer))
         self.receipts = self._files.make_receipts(earlier, self.size_bytes)
 
     def known_puts(self) -> list[tuple[PutKey, int]]:
@@ -426,9 +438,14 @@ class Segment:
         self, put: PutKey | None, pointer: int, end: int, data: bytes | memoryview, place: int
     ) -> Receipts:
         """Write the receipt of a batch: who is killed before its data follows leaves neither."""
+        receipts = self._receipts_of_own()
+        receipts.write(put, pointer, end, data, place)
+        return receipts
+
+    def _receipts_of_own(self) -> Receipts:
+        """Return its receipts, which are made where there are none."""
         if self.receipts is None:
             self.receipts = self._files.make_receipts([], self.size_bytes)
-        self.receipts.write(put, pointer, end, data, place)
         return self.receipts
 
     def place(self) -> int:

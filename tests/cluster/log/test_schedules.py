@@ -18,6 +18,7 @@ from poe.errors import (
     PoeError,
     PutUnconfirmed,
     RemoteProtocolError,
+    SequenceGap,
     StorageError,
     TooFewNodes,
     TopicExists,
@@ -177,6 +178,43 @@ def test_a_copy_that_was_trimmed_to_nothing_and_has_lost_its_receipts_is_not_fil
     nodes.pass_time(3.0)
     assert nodes.messages("c") == nodes.messages("a") == [b"on"]
     assert node.files("t") == nodes.nodes["a"].files("t")
+
+
+def states(nodes):
+    told = [nodes.asked(name, describe)["topics"][b"t"] for name in "abc"]
+    return [(each["state"], each["place"]) for each in told]
+
+
+@pytest.mark.parametrize("kind", ["trim", "trim to nothing", "repeated", "gap"])
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_copies_know_how_far_they_are_where_what_came_last_has_stored_nothing(kind, is_cut):
+    nodes = Nodes()
+
+    def put_numbered(number):
+        put_id = PutId(b"p" * 16, 0, number)
+        return nodes.asked("a", lambda handler: handler.put(b"t", [b"numbered"], None, put_id))
+
+    first = put_numbered(0)
+    last = nodes.asked("a", partial(put, b"last"))
+    match kind:
+        case "trim" | "trim to nothing":
+            pointer = first if kind == "trim" else last
+            arguments = {"topic": b"t", "pointer": pointer}
+            nodes.asked("a", partial(control, op="trim", arguments=arguments))
+        case "repeated":
+            assert put_numbered(0) == first
+        case "gap":
+            assert isinstance(put_numbered(7), SequenceGap)
+    nodes.pass_time(3.0)
+    assert states(nodes) == [("following", 3)] * 3
+    nodes.stream.forget_to(3)
+    for seed, node in enumerate(nodes.nodes.values()):
+        node.die(partial(node.disk.cut_power, Random(seed)) if is_cut else node.disk.kill)
+    for node in nodes.nodes.values():
+        nodes.start(node)
+    nodes.pass_time(3.0)
+    assert states(nodes) == [("following", 3)] * 3
+    assert isinstance(nodes.asked("b", partial(put, b"on")), int)
 
 
 @pytest.mark.parametrize("seed", range(30))
