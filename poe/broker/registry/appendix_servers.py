@@ -126,13 +126,18 @@ class AppendixServers:
             found.append((ref, self.owned[ref][1]))
         return found
 
-    async def remove(self, routes: RoutingTable, chosen: dict[bytes, list[ActorRef]]) -> None:
+    async def remove(
+        self, routes: RoutingTable, chosen: dict[bytes, list[ActorRef]]
+    ) -> list[Segment]:
         """Delete segments of topics: note all, make the notes durable at once, then delete.
+
+        Return those of which the disk has kept files.
 
         Raises:
             StorageError: that cannot be noted; nothing is deleted.
         """
         store = self._store
+        left: list[Segment] = []
         for topic, refs in chosen.items():
             store.note_removal(topic, (self.owned[ref][1] for ref in refs))
         store.sync_notes()
@@ -145,7 +150,10 @@ class AppendixServers:
             store.removals.publish(topic, self.owned[ref][1].timestamp)
         await self._finish([ref for _, ref in going])
         for topic, ref in going:
-            self.delete_segment(topic, await self.end(ref))
+            segment = await self.end(ref)
+            if not self.delete_segment(topic, segment):
+                left.append(segment)
+        return left
 
     async def delete(self, topic: bytes, routes: RoutingTable) -> None:
         """Take a topic out of the table, end its servers and delete their segments, oldest first.
@@ -186,9 +194,14 @@ class AppendixServers:
         """Have the registry give a topic a new segment, since that of its writer takes no more."""
         self._registry.cast(self._registry.ref, LimitReached(topic, writer))
 
-    def delete_segment(self, topic: bytes, segment: Segment) -> None:
-        """Remove a segment that nobody owns; files that stay are left to the next recovery."""
+    def delete_segment(self, topic: bytes, segment: Segment) -> bool:
+        """Remove a segment that nobody owns; files that stay are left to the next recovery.
+
+        Return whether none does.
+        """
         try:
             self._store.destroy_segment(topic, segment)
         except StorageError as error:
             logger.error("segment %s is not deleted: %s", segment.path, error)
+            return False
+        return True

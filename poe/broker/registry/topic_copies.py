@@ -32,7 +32,7 @@ from poe.topic_name import topic_text
 class TopicCopies:
     """Carries out what replicas ask of the topic registry."""
 
-    __slots__ = ("_opening", "_registry", "_routes", "_servers", "_store")
+    __slots__ = ("_going", "_opening", "_registry", "_routes", "_servers", "_store")
 
     def __init__(
         self,
@@ -47,6 +47,8 @@ class TopicCopies:
         self._routes = routes
         self._servers = servers
         self._opening = opening
+        self._going: dict[bytes, list[Segment]] = {}
+        """By topic whose last trim is not durable yet, segments of which files are still there."""
 
     def check_may_be_own(self, topic: bytes) -> None:
         """Refuse to make a topic of this node alone that may be replicated.
@@ -146,7 +148,11 @@ class TopicCopies:
         await self._add(topic, bound, bound + 1, segment.next_ordinal)
 
     async def _trim(self, topic: bytes, pointer: int) -> int:
-        """Delete the segments with nothing behind a pointer; the last one gets a successor."""
+        """Delete the segments with nothing behind a pointer; the last one gets a successor.
+
+        Raises:
+            StorageError: the disk keeps something; what it lets be back nobody would trim again.
+        """
         route = self._routes.get(topic)
         if route is None:
             return 0
@@ -154,11 +160,27 @@ class TopicCopies:
         if newest.count and newest.last_pointer <= pointer:
             await self._begin_segment(topic)
         chosen = [ref for ref, _ in self._servers.up_to(self._routes[topic], pointer)]
-        await self._servers.remove(self._routes, {topic: chosen})
-        if chosen:
-            # Back after a power cut, they would go with nothing that is still to come.
-            self._store.sync_removed(topic)
+        left = await self._servers.remove(self._routes, {topic: chosen})
+        if chosen or topic in self._going:
+            self._going.setdefault(topic, []).extend(left)
+            self._let_go(topic)
         return len(chosen)
+
+    def _let_go(self, topic: bytes) -> None:
+        """Have nothing be back at the next start that was trimmed."""
+        left = self._going[topic]
+        while left:
+            # A copy that was made anew meanwhile may have it again.
+            there = {each.timestamp: each for each in self._store.topics[topic]}
+            same = there.get(left[-1].timestamp)
+            if same is left[-1]:
+                self._store.destroy_segment(topic, same)
+            elif same is None:
+                left[-1].destroy()
+            left.pop()
+        # Back after a power cut, they would go with nothing that is still to come.
+        self._store.sync_removed(topic)
+        del self._going[topic]
 
     def tell_of_failure(self, topic: bytes, why: str) -> None:
         """Tell a replica that the files of its copy have failed."""

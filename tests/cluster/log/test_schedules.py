@@ -131,6 +131,30 @@ def test_a_copy_is_whole_again_when_its_disk_is(nth, forgotten):
 
 
 @pytest.mark.parametrize("nth", range(20))
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_what_was_trimmed_while_a_disk_failed_is_not_back_at_the_next_start(nth, is_cut):
+    nodes = Nodes(count_limit=3)
+    for number in range(3):
+        pointer = nodes.asked("a", partial(put, b"%d" % number))
+    nodes.asked("a", partial(put, b"stays"))
+    nodes.pass_time(3.0)
+    node = nodes.nodes["c"]
+    node.disk.failing.fail(nth, errno.EIO, is_for_ever=True)
+    arguments = {"topic": b"t", "pointer": pointer}
+    nodes.asked("a", partial(control, op="trim", arguments=arguments))
+    nodes.pass_time(0.5)
+    node.disk.failing.heal()
+    nodes.pass_time(5.0)
+    nodes.asked("a", partial(put, b"on"))
+    nodes.pass_time(3.0)
+    node.die(partial(node.disk.cut_power, Random(nth)) if is_cut else node.disk.kill)
+    nodes.start(node)
+    nodes.pass_time(3.0)
+    assert nodes.messages("c") == [b"stays", b"on"]
+    assert node.files("t") == nodes.nodes["a"].files("t")
+
+
+@pytest.mark.parametrize("nth", range(20))
 def test_a_segment_that_was_removed_in_part_is_made_anew(nth):
     disk = SimulatedDisk()
     store = Store.open(disk.files(), SegmentOptions())
