@@ -115,6 +115,15 @@ class LogNode(SimulatedNode):
             if path.startswith(folder) and path.endswith("_data")
         }
 
+    def segment_files(self, topic: str) -> dict[str, str]:
+        """Return these of its segments alone.
+
+        A disk that failed may have kept what was made of others in part. They are nobody's until
+        the next start, which takes them for segments with nothing in them.
+        """
+        names = {f"{each.timestamp}_data" for each in self._store.topics.get(topic.encode(), ())}
+        return {name: digest for name, digest in self.files(topic).items() if name in names}
+
     def knows(self, topic: str) -> bool:
         """Return whether it knows of a topic; one that was cut off since its begin does not."""
         properties = self._routes.properties

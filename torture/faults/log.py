@@ -208,6 +208,7 @@ class _Trouble:
         described: Any = self.answer(
             node, partial(control, op="describe", arguments={"topic": topic.encode()})
         )
+        files = node.files(topic)
         if isinstance(described, PoeError) and topic == _FLEETING:
             records, first = (), 0
         elif isinstance(described, PoeError) or isinstance(records, PoeError):
@@ -215,7 +216,9 @@ class _Trouble:
             return
         else:
             first = described["partitions"][0]["first_ordinal"] or 0
-        self.history.copies.append(Copy(node.name, topic, first, records, node.files(topic)))
+            if self.has_disk_failures:
+                files = node.segment_files(topic)
+        self.history.copies.append(Copy(node.name, topic, first, records, files))
 
     def are_well(self) -> bool:
         """Return whether all copies follow their streams."""
