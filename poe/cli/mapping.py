@@ -184,7 +184,7 @@ def _stored(endpoint: Endpoint, topic: bytes, pointer: int, decoding: Decode) ->
     """Return a message that lies on the server, in whichever partition of the topic.
 
     Raises:
-        OptionError: there is none at the pointer.
+        OptionError: there is none at the pointer, or one in each of several partitions.
     """
     with endpoint.looking() as connection:
         found = connection.find_topic(topic)
@@ -192,12 +192,19 @@ def _stored(endpoint: Endpoint, topic: bytes, pointer: int, decoding: Decode) ->
         if found is not None and found.is_told:
             names = [each.topic for each in found.partitions]
             has_envelope = found.properties.envelope
-        for name in names:
-            for at, message in connection.read(name, max(pointer - 1, 0), 1):
-                if at == pointer:
-                    columns = columns_of(topic, [at], [bytes(message)], is_enveloped=has_envelope)
-                    return columns.message(0, decoding)
-    raise OptionError("--pointer", pointer, "that of a message of the topic")
+        messages = [
+            bytes(message)
+            for name in names
+            for at, message in connection.read(name, max(pointer - 1, 0), 1)
+            if at == pointer
+        ]
+    if len(messages) > 1:
+        allowed = "that of one message: several partitions have it; type the value with --message"
+        raise OptionError("--pointer", pointer, allowed)
+    if not messages:
+        raise OptionError("--pointer", pointer, "that of a message of the topic")
+    columns = columns_of(topic, [pointer], messages, is_enveloped=has_envelope)
+    return columns.message(0, decoding)
 
 
 def _pair(text: str) -> tuple[str, bytes]:

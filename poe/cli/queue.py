@@ -354,7 +354,7 @@ def _told(letter: DeadLetter, output_format: Format) -> str:
         tried = counted(letter.attempts, "attempt")
         return f"{where}\t{tried}\t{printable(letter.reason)}\t{printable(topic_text(message))}"
     told = {**letter._asdict(), "topic": topic_text(letter.topic)}
-    del told["message"]
+    del told["message"], told["partition"]
     return json.dumps(told | _content(message), ensure_ascii=False)
 
 

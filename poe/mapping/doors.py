@@ -412,7 +412,12 @@ class Doors:
                 if dead is None or put.topic not in dead[1].partitions:
                     raise
                 # With what is said of it a message may be larger than any may be.
-                messages = [letter_that_fits(each, error.message_max) for each in messages]
+                unit = self._place.unit
+                # What has waited was on another partition, of which nobody knows which.
+                partition = None if unit == self._judge().retry_topic else unit
+                messages = [
+                    letter_that_fits(each, error.message_max, partition) for each in messages
+                ]
                 socket.write(put.topic, messages, put.put_id)
 
     def _until_done(self, call: Callable[[Socket], Any]) -> Any:  # noqa: ANN401 - what it returns

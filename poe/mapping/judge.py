@@ -271,15 +271,20 @@ def run_of(batch: Columns) -> int:
     )
 
 
-def letter_that_fits(letter: bytes, size_max: int) -> bytes:
-    """Return a letter, without its message where there is no room for that: it is where it was."""
+def letter_that_fits(letter: bytes, size_max: int, partition: bytes | None) -> bytes:
+    """Return a letter, without its message where there is no room for that: it is where it was.
+
+    Pointers are those of a partition: of one that another message has, too, the letter names it.
+    """
     if len(letter) <= size_max:
         return letter
     told = {
         name: value
         for name, value in (decode(letter).headers or {}).items()
-        if name.startswith("poe.") and name != "poe.envelope"
+        if name.startswith("poe.") and name not in {"poe.envelope", "poe.partition"}
     }
+    if partition is not None:
+        told["poe.partition"] = partition
     return encode(None, b"", {**told, "poe.large": b"1"})
 
 

@@ -4,10 +4,12 @@ import json
 import os
 import sys
 from pathlib import Path
+from time import time_ns
 from types import SimpleNamespace
 
 import pytest
 
+from poe.broker.appendix.hybrid_clock import HybridClock
 from poe.cli.work import _Programs
 from poe.client import Consumer, Queue
 from poe.client.group.redrive import redrive
@@ -158,6 +160,31 @@ def test_what_others_have_put_among_dead_letters_keeps_none_from_being_put_back(
         assert len(run("queue", "dead", "workers").splitlines()) == 2
         passed = "" if topic in {b"jobs", b""} else PASSED
         assert run("queue", "redrive", "workers") == f"1 message put back{passed}\n"
+
+
+@pytest.mark.parametrize(
+    ("partition", "back"), [(b"jobs-1", [b"v1"]), (b"", []), (b"orders", []), (b"jobs-7", [])]
+)
+def test_of_two_messages_of_one_pointer_that_of_the_letters_partition_is_put_back(
+    node, run, partition, back, monkeypatch
+):
+    """Pointers are those of a partition."""
+    node.create_topic("jobs", partitions=2)
+    with monkeypatch.context() as patch:
+        now_us = time_ns() // 1000
+        patch.setattr(HybridClock, "now_us", lambda _: now_us)
+        pointers = [node.put(name, b"v" + name[-1:]) for name in (b"jobs-0", b"jobs-1", b"orders")]
+    assert pointers == [now_us] * 3
+    with Consumer(url(node), "jobs", group="mapping.m"):
+        pass
+    headers = {"poe.topic": b"jobs", "poe.pointer": b"%d" % now_us, "poe.large": b"1"}
+    if partition:
+        headers["poe.partition"] = partition
+    node.put("mapping.m.dead", encode(None, b"", headers))
+    count = "1 message" if back else "0 messages"
+    assert run("queue", "redrive", "mapping.m") == f"{count} put back\n"
+    values = [v for name in ("jobs-0", "jobs-1") for _, v in read_by_next(node, name)]
+    assert sorted(values) == sorted([b"v0", b"v1", *back])
 
 
 def letters_go_to_their_partitions(node, run):

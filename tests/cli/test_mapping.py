@@ -1,9 +1,11 @@
 """`poe mapping`: rules are checked, tested and explained."""
 
 import json
+from time import time_ns
 
 import pytest
 
+from poe.broker.appendix.hybrid_clock import HybridClock
 from poe.protocol import socket as connect
 from poe.protocol.envelope import encode
 from tests.cli.processes import Background, complaint, poe_here
@@ -165,6 +167,18 @@ def test_a_message_of_any_partition_is_explained_as_one_of_the_topic(file, serve
         where = ("--topic", "orders", "--pointer", pointer)
         run = poe_here("mapping", "explain", file, *where, port=server.port)
         assert lines(run)[-1] == "becomes\tto orders.vip (rule vip)"
+
+
+def test_a_pointer_that_messages_of_several_partitions_have_is_refused(file, node, monkeypatch):
+    node.create_topic("orders", partitions=2)
+    with monkeypatch.context() as patch:
+        now_us = time_ns() // 1000
+        patch.setattr(HybridClock, "now_us", lambda _: now_us)
+        pointers = [node.put(f"orders-{number}", b"{}") for number in range(2)]
+    assert pointers == [now_us, now_us]
+    where = ("--topic", "orders", "--pointer", now_us)
+    run = poe_here("mapping", "explain", file, *where, port=node.address[1])
+    assert "several partitions have it; type the value with --message" in complaint(run)
 
 
 @pytest.mark.slow

@@ -4,9 +4,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from socket import socket
+from time import time_ns
 
 import pytest
 
+from poe.broker.appendix.hybrid_clock import HybridClock
 from poe.client import Consumer
 from poe.client.group.dead_letter import DeadLetter
 from poe.client.group.redrive import redrive
@@ -154,6 +156,29 @@ def test_a_message_for_which_no_letter_has_room_holds_up_nothing_and_is_put_back
             assert redrive(connection, small.url, f"mapping.{rule_set.name}", {}) == (2, 0)
         values = [each.value for each in small.collected(source)]
         assert (values.count(large), values.count(b"{")) == (2, 2)
+
+
+def test_a_message_without_room_in_its_letter_is_put_back_and_not_another_of_its_pointer(
+    names, monkeypatch
+):
+    source, target = names
+    now_us = time_ns() // 1000
+    monkeypatch.setattr(HybridClock, "now_us", lambda _: now_us)
+    with broker(message_max=1000) as small:
+        small.node.create_topic(source, partitions=2)
+        large, other = b"x" * 1000, b'{"number": 2}'
+        small.node.put_many(f"{source}-0", [b'{"number": 1}', other])
+        small.node.put_many(f"{source}-1", [b'{"number": 3}', large])
+        monkeypatch.undo()
+        rule_set = rules(names)
+        with run(small, rule_set):
+            wait_until(lambda: len(stored(small, target)) == 3, 20)
+            wait_until(lambda: small.collected(f"{rule_set.name}.dead"), 20)
+        assert small.node.address is not None
+        with connect(*small.node.address) as connection:
+            assert redrive(connection, small.url, f"mapping.{rule_set.name}", {}) == (1, 0)
+        values = [each.value for each in small.collected(source)]
+        assert (values.count(large), values.count(other)) == (2, 1)
 
 
 def test_what_is_tried_again_in_order_holds_those_behind_it(server, names):

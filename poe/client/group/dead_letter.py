@@ -26,6 +26,9 @@ class DeadLetter(NamedTuple):
     message: bytes | None
     """As it was there; None where it was gone before that, or is too large for a letter."""
 
+    partition: bytes = b""
+    """Where to read it, of one of a mapping that has no message; empty where that is not known."""
+
     @property
     def origin(self) -> bytes:
         """Where it is put back: a topic, or a queue across nodes; empty where that is not told."""
@@ -50,6 +53,7 @@ class DeadLetter(NamedTuple):
             _number(headers, "poe.attempts"),
             headers.get("poe.reason", b"").decode("utf-8", "replace"),
             message,
+            headers.get("poe.partition", b""),
         )
 
 

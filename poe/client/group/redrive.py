@@ -224,15 +224,30 @@ def _part_of(parts: Sequence[bytes], message: bytes, origin: bytes) -> bytes:
 
 
 def _message(connection: Socket, letter: DeadLetter, parts: Sequence[bytes]) -> bytes | None:
-    """Return the message of a letter; one that it has no room for is read where it was."""
-    if letter.message is None and letter.pointer:
-        # A mapping's tell the topic alone, a queue's the stream.
-        for part in parts if letter.topic == letter.origin else [letter.topic]:
-            with suppress(CorruptRecord):
-                for pointer, message in connection.read(part, letter.pointer - 1, 1):
-                    if pointer == letter.pointer:
-                        return message
-    return letter.message
+    """Return the message of a letter; one that it has no room for is read where it was.
+
+    Two partitions may have the same pointer: where it is not known which is meant, neither is.
+    """
+    if letter.message is not None or not letter.pointer:
+        return letter.message
+    # A mapping's tell the topic, and of late the partition, a queue's the stream.
+    if letter.topic != letter.origin:
+        parts = [letter.topic]
+    elif letter.partition:
+        parts = [each for each in parts if each == letter.partition]
+    found = []
+    for part in parts:
+        with suppress(CorruptRecord):
+            for pointer, message in connection.read(part, letter.pointer - 1, 1):
+                if pointer == letter.pointer:
+                    found.append(message)
+    if len(found) > 1:
+        _log.warning(
+            "a letter of topic %s, pointer %d, is not put back: several partitions have such one",
+            short_repr(letter.topic),
+            letter.pointer,
+        )
+    return found[0] if len(found) == 1 else None
 
 
 def _deal(  # noqa: PLR0913, PLR0917 - as `redrive`, and what is done
