@@ -626,14 +626,17 @@ class Shared:
         return lost, leases.keys() - set(lost)
 
     def _check(self, done: Sequence[Done], failed: Sequence[Failed]) -> None:
+        told: dict[int, list[Bounds]] = {}
         for lease_id, ranges in done:
-            self._check_ranges(lease_id, ranges or ())
+            told.setdefault(lease_id, []).extend(ranges or ())
         for lease_id, after, last, outcome, delay_s, _ in failed:
-            self._check_ranges(lease_id, ((after, last),))
+            told.setdefault(lease_id, []).append((after, last))
             if outcome not in get_args(Outcome):
                 raise OptionError("outcome", outcome, " or ".join(get_args(Outcome)))
             if delay_s is not None and not 0 <= delay_s <= RETRY_S_MAX:
                 raise OptionError("delay_s", delay_s, f"0 to {RETRY_S_MAX} (seconds)")
+        for lease_id, of_lease in told.items():
+            self._check_ranges(lease_id, of_lease)
 
     def _check_ranges(self, lease_id: int, ranges: Sequence[Bounds]) -> None:
         """Refuse ranges that are not of a lease, or more of them than it has messages for.

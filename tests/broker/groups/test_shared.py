@@ -486,7 +486,13 @@ def test_no_more_ranges_of_a_lease_are_done_than_it_has_messages_for():
     ranges = [(number, number + 1) for number in range(0, 20, 2)]
     with pytest.raises(RangeNotLeased):
         work.shared.acknowledge([(lease.id, ranges)], [], 0)
+    with pytest.raises(RangeNotLeased):
+        work.shared.acknowledge([(lease.id, [each]) for each in ranges], [], 0)
     failed = [(lease.id, *each, "retry", None, "") for each in ranges]
+    with pytest.raises(RangeNotLeased):
+        work.shared.acknowledge([], failed, 0)
+    with pytest.raises(RangeNotLeased):
+        work.shared.acknowledge([(lease.id, ranges[3:6])], failed[:3], 0)
     for each in failed[:5]:
         assert work.shared.acknowledge([], [each], 0) == []
     with pytest.raises(RangeNotLeased):
