@@ -111,7 +111,11 @@ def settings_of(options: ClusterOptions, name: str, folder: Path, secret: str) -
         folder: where it keeps all.
         secret: what its node alone knows.
     """
-    own, *others = distinct((options.log_locator, *options.log_routes))
+    own = options.log_locator
+    # Of its own name a machine often says 127.0.1.1, wherever its node listens.
+    port = own.rpartition(":")[2]
+    names = {f"{name}:{port}" for name in (socket.gethostname(), socket.getfqdn())}
+    _, *others = distinct((own, *(each for each in options.log_routes if each not in names)))
     return {
         "server_name": name,
         # Any port, on loopback alone, and the node's secret.

@@ -77,6 +77,8 @@ def test_its_routes_are_those_of_the_seeds_and_one_to_itself():
 NAMES = {
     "a.example": ["10.0.0.1", "fd00::1"],
     "b.example": ["10.0.0.2"],
+    "self": ["127.0.1.1"],
+    "self.example": ["127.0.1.1"],
     "all.example": ["10.0.0.1", "10.0.0.2", "10.0.0.3"],
 }
 
@@ -100,11 +102,15 @@ def look_up(host, _port):
         (("all.example:6557", "b.example:6557"), ["all.example:6557", "b.example:6557"]),
         (("unknown.example:6557",), ["unknown.example:6557"]),
         (("[fd00::1]:6557", "a.example:6557"), ["[fd00::1]:6557"]),
+        (("self:6557", "b.example:6557", "self.example:6557"), ["b.example:6557"]),
+        (("self:7",), ["self:7"]),
     ],
 )
 def test_each_server_is_one_of_the_routes_by_whatever_names_it_is_told(monkeypatch, seeds, kept):
     """One that counted twice would be waited for as for another one."""
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(socket, "gethostname", lambda: "self")
+    monkeypatch.setattr(socket, "getfqdn", lambda: "self.example")
     told = settings(cluster_host="10.0.0.1", log_seeds=seeds)["cluster"]["routes"]
     assert told == [f"nats://{each}" for each in (*kept, "10.0.0.1:6557")]
 
