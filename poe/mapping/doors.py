@@ -20,9 +20,10 @@ from poe.errors import (
     UnknownTopic,
 )
 from poe.mapping.connection import Connection
-from poe.mapping.judge import Judge, letter_that_fits, run_of
+from poe.mapping.judge import due_s, letter_that_fits, run_of
 from poe.mapping.message import Columns, columns_of, topic_text
 from poe.mapping.plan import Sent, Target, topic_key
+from poe.mapping.rule_set import RuleSet
 from poe.mapping.unit import (
     LEAVE,
     Commit,
@@ -134,7 +135,7 @@ class Doors:
 
     Args:
         place: whose effects they are.
-        judge: returns the rules of now.
+        rules: of them only the names of topics, which never change, count here.
         status: is told how far it is.
         signals: what somebody else wants.
         tell: gets sentences for people.
@@ -143,13 +144,13 @@ class Doors:
     def __init__(
         self,
         place: Place,
-        judge: Callable[[], Judge],
+        rules: RuleSet,
         status: Status,
         signals: Signals,
         tell: Callable[[str], object],
     ) -> None:
         self._place = place
-        self._judge = judge
+        self._dead_topic, self._retry_topic = rules.dead_topic, rules.retry_topic
         self._status = status
         self._leave = signals.leave
         self._lost = signals.lost
@@ -242,9 +243,8 @@ class Doors:
             return None
         self._look_for_gaps(records, is_behind=read.last is None)
         columns = self._columns(records)
-        judge = self._judge()
-        if columns.topic == judge.retry_topic:
-            return self._due(judge, columns, is_planned=read.last is not None)
+        if columns.topic == self._retry_topic:
+            return self._due(columns, is_planned=read.last is not None)
         return columns
 
     def _records(self, socket: Socket, read: Read, *, is_copy: bool) -> IndexedRecords:
@@ -263,16 +263,16 @@ class Doors:
             raise NodeIsBehind(self._connection.name, lacks)
         return socket.read_range(unit, read.first, last, read.limit, _READ_BYTES)
 
-    def _due(self, judge: Judge, columns: Columns, *, is_planned: bool) -> Columns | None:
+    def _due(self, columns: Columns, *, is_planned: bool) -> Columns | None:
         """Return messages of the retry topic that are due; wait a while, where the first is not."""
         count = run_of(columns)
         if not is_planned:
             headers = columns.headers or ()
-            waits = (place for place in range(count) if judge.due_s(headers[place]) > 0)
+            waits = (place for place in range(count) if due_s(headers[place], now_us()) > 0)
             count = next(waits, count)
             if count == 0:
                 self._status.turn("idle")
-                self._leave.wait(min(_WAIT_S, judge.due_s(headers[0])))
+                self._leave.wait(min(_WAIT_S, due_s(headers[0], now_us())))
                 return None
         return columns.head(count)
 
@@ -291,7 +291,7 @@ class Doors:
             topic,
             records.pointers.tolist(),
             records.messages(),
-            is_enveloped=self._properties().envelope or topic == self._judge().retry_topic,
+            is_enveloped=self._properties().envelope or topic == self._retry_topic,
         )
 
     def _commit(self, pointer: int, data: bytes) -> bool:
@@ -353,9 +353,8 @@ class Doors:
             made["replicas"] = replicas
         described = self._until_done(lambda s: self._described(s, topic, least, made))
         names = tuple(each.topic for each in described.partitions)
-        judge = self._judge()
         # Letters, and what waits, are envelopes whatever somebody has made these topics with.
-        is_own = topic in {judge.dead_topic, judge.retry_topic}
+        is_own = topic in {self._dead_topic, self._retry_topic}
         target = Target(names or (topic,), is_own or described.properties.envelope)
         self._targets[topic] = monotonic(), target
         return target
@@ -408,13 +407,13 @@ class Doors:
             try:
                 socket.write(put.topic, messages, put.put_id)
             except InvalidMessage as error:
-                dead = self._targets.get(self._judge().dead_topic)
+                dead = self._targets.get(self._dead_topic)
                 if dead is None or put.topic not in dead[1].partitions:
                     raise
                 # With what is said of it a message may be larger than any may be.
                 unit = self._place.unit
                 # What has waited was on another partition, of which nobody knows which.
-                partition = None if unit == self._judge().retry_topic else unit
+                partition = None if unit == self._retry_topic else unit
                 messages = [
                     letter_that_fits(each, error.message_max, partition) for each in messages
                 ]

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from poe.mapping.decision import Decisions, Fallen, Put
 from poe.mapping.matcher import DECODING
-from poe.mapping.message import Columns, topic_bytes
+from poe.mapping.message import Columns
 from poe.mapping.plan import Decided
 from poe.mapping.rule_set import ORIGIN, Compiled, number_in, onward
 from poe.mapping.unit import Held, Judged
@@ -49,7 +49,7 @@ class Judge:
         self._now_us = now_us
         self.hash = compiled.hash[:16]
         self.dead_topic = compiled.rules.dead_topic
-        self.retry_topic = topic_bytes(f"{compiled.rules.name}.retry")
+        self.retry_topic = compiled.rules.retry_topic
 
     def close(self) -> None:
         """End the processes of functions; nobody asks it again."""
@@ -97,10 +97,6 @@ class Judge:
     def pause_s(self, held: Held, attempts: int) -> float:
         """Return how long to wait before the next attempt; see `Rules`."""
         return self._pause_s(held.after_s, attempts)
-
-    def due_s(self, headers: Headers) -> float:
-        """Return in how many seconds a message of the retry topic is due."""
-        return (number_in(headers, RETRY_DUE) - self._now_us()) / 1e6
 
     # ---- inside -------------------------------------------------------------------------------
 
@@ -259,6 +255,11 @@ def _column(parts: list[tuple[Any, int]]) -> list[Any] | None:
         return None
     columns = ([None] * count if part is None else part for part, count in parts)
     return list(chain.from_iterable(columns))
+
+
+def due_s(headers: Headers, now_us: int) -> float:
+    """Return in how many seconds a message of the retry topic is due."""
+    return (number_in(headers, RETRY_DUE) - now_us) / 1e6
 
 
 def run_of(batch: Columns) -> int:

@@ -97,6 +97,11 @@ class RuleSet:
         """Where dead letters go."""
         return topic_bytes(f"{self.name}.dead")
 
+    @property
+    def retry_topic(self) -> bytes:
+        """Where messages wait that hold nobody."""
+        return topic_bytes(f"{self.name}.retry")
+
     def compile(self) -> "Compiled":
         """Return what decides.
 

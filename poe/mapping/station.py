@@ -70,17 +70,12 @@ class Station:
         return f"mapping.{self.rules.name}"
 
     @property
-    def retry_topic(self) -> str:
-        """Return the name of the topic on which messages wait that hold nobody."""
-        return f"{self.rules.name}.retry"
-
-    @property
     def topics(self) -> Sequence[bytes]:
         """Return what the group reads."""
-        names = [*self.rules.source.topics]
+        topics = [topic_bytes(each) for each in self.rules.source.topics]
         if self.rules.retries == "unordered":
-            names.append(self.retry_topic)
-        return [topic_bytes(each) for each in names]
+            topics.append(self.rules.retry_topic)
+        return topics
 
     def tell(self, text: str) -> None:
         """Tell people something."""
@@ -116,7 +111,7 @@ class Run:
 
     def _work(self) -> bool:
         station, place = self.station, self.place
-        doors = Doors(place, self._judge, self.status, self.signals, station.tell)
+        doors = Doors(place, station.rules, self.status, self.signals, station.tell)
         match self._position:
             case [int(pointer), bytes(data)]:
                 grant = Grant(place.unit, place.generation, pointer, data)
@@ -138,7 +133,10 @@ class Run:
         return not doors.is_in_doubt
 
     def _judge(self) -> Judge:
-        """Return the rules of now, compiled for this unit alone."""
+        """Return the rules of now, compiled for this unit alone; those of before are closed.
+
+        Only between two batches: it may end the processes of functions that one is at.
+        """
         rules = self.station.rules
         if self._judges is None or self._judges[0] is not rules:
             if self._judges is not None:

@@ -308,7 +308,7 @@ class Units:
                 raise NotReplicated(name)
             replicas = max(replicas, found.properties.replicas if found else 1)
         if replicas > 1 and rules.retries == "unordered":
-            topic = topic_bytes(self._station.retry_topic)
+            topic = rules.retry_topic
             made = partial(AsyncSocket.create_topic, topic=topic, envelope=True, replicas=replicas)
             with contextlib.suppress(TopicExists):
                 await self._membership.call(made)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from poe.mapping import Columns, Drop, RuleSet
-from poe.mapping.judge import Judge, run_of
+from poe.mapping.judge import Judge, due_s, run_of
 from poe.mapping.rule import Call, OnError, Route, Rule, Source
 from poe.mapping.unit import Held
 
@@ -108,7 +108,7 @@ def test_unordered_retries_wait_on_a_topic_of_their_own_and_come_back_as_they_we
     assert judged.decided.puts[b"out"].values == [b"a"]
     waiting = judged.decided.puts[b"m.retry"]
     assert waiting.headers is not None
-    assert judging.due_s(waiting.headers[0]) == 2
+    assert due_s(waiting.headers[0], NOW_US) == 2
     again = Columns(b"m.retry", [77], waiting.values, None, waiting.headers)
     letter = judging.judge(again).decided.puts[b"m.dead"]
     assert letter.headers is not None
@@ -166,7 +166,7 @@ def test_a_dead_letter_tells_where_it_was_whatever_others_say_that_it_came_from(
 @pytest.mark.parametrize("digits", [b"9" * 5000, b"-1", b"", b"1e9", "²".encode()])
 def test_numbers_that_somebody_else_has_written_onto_the_retry_topic_are_none(digits):
     forged = {"poe-retry-topic": TOPIC, "poe-retry-due": digits, "poe-retry-attempts": digits}
-    assert judge().due_s(forged) < 0
+    assert due_s(forged, NOW_US) < 0
     judged = judge(on_error=OnError(retry=1), retries="unordered").judge(
         batch(b"bad", topic=b"m.retry", headers=[forged])
     )

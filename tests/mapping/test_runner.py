@@ -14,7 +14,7 @@ from poe.client.group.dead_letter import DeadLetter
 from poe.client.group.redrive import redrive
 from poe.errors import OptionError, Overloaded, RulesChanged
 from poe.mapping import Columns, Drop, RuleSet, Stop
-from poe.mapping.doors import Doors, Place, Signals, Status, now_us
+from poe.mapping.doors import Doors, Place, Signals, Status
 from poe.mapping.function_file import find_function
 from poe.mapping.judge import Judge
 from poe.mapping.plan import Plan
@@ -394,6 +394,26 @@ def test_processes_of_functions_end_with_their_rules_and_with_the_unit(server, n
     assert before is not one._judges  # noqa: SLF001 - likewise
 
 
+def test_rules_that_a_batch_is_at_are_closed_only_behind_it(server, names, monkeypatch):
+    source, target = names
+    seen: list[list[int]] = []
+    monkeypatch.setattr(Judge, "close", lambda _: seen.append(stored(server, target)))
+
+    def changing(message):
+        runner.station.rules = new
+        return message
+
+    rule_set = rules(names, changing)
+    new = replace(rule_set, hops_max=7)
+    put(server, source, [1])
+    with run(server, rule_set) as runner:
+        for number in (1, 2):
+            wait_until(lambda least=number: len(stored(server, target)) == least, 20)
+            put(server, source, [number + 1])
+        wait_until(lambda: len(stored(server, target)) == 3, 20)
+    assert seen == [[1], [1, 2, 3]]
+
+
 def test_a_unit_that_is_to_go_while_its_group_cannot_be_asked_where_to_begin_goes(names):
     source = names[0].encode()
     with socket() as nobody:
@@ -409,7 +429,6 @@ def test_a_topic_that_is_made_only_now_is_read_as_it_was_made(server, names):
     source = names[0].encode()
     host, _, port = server.url.removeprefix("poe://").rpartition(":")
     place = Place([Server(host, int(port))], "mapping.m", b"m" * 16, 1, source, source)
-    judge = Judge(rules(names).compile(), now_us)
     answers: list[object] = []
 
     def work():
@@ -418,7 +437,7 @@ def test_a_topic_that_is_made_only_now_is_read_as_it_was_made(server, names):
         server.node.put(source, encode(b"key", b"1", None))
         answers.append((yield Read(0, None, 10)))
 
-    Doors(place, lambda: judge, Status(source), Signals(), answers.append).carry_out(work())
+    Doors(place, rules(names), Status(source), Signals(), answers.append).carry_out(work())
     nothing, columns = answers
     assert nothing is None
     assert isinstance(columns, Columns)

@@ -11,8 +11,7 @@ from poe.cli.exit_code import ExitCode
 from poe.client import Consumer
 from poe.errors import NotReplicated, OptionError
 from poe.mapping import Dead, RuleSet
-from poe.mapping.doors import Doors, Place, Signals, Status, now_us
-from poe.mapping.judge import Judge
+from poe.mapping.doors import Doors, Place, Signals, Status
 from poe.mapping.plan import Sent, topic_key
 from poe.mapping.rule import Call, OnError, Route, Rule, Source
 from poe.mapping.runner import Runner
@@ -89,8 +88,7 @@ class Carried:
         place = Place(servers, "mapping.m", b"m" * 16, 1, b"t", b"t")
         self.status, self.signals = Status(b"t"), Signals()
         self.answers: list[object] = []
-        judge = Judge(RULES.compile(), now_us)
-        doors = Doors(place, lambda: judge, self.status, self.signals, lambda _: None)
+        doors = Doors(place, RULES, self.status, self.signals, lambda _: None)
 
         def work():
             self.answers.append((yield effect))
