@@ -407,10 +407,11 @@ def test_rules_that_a_batch_is_at_are_closed_only_behind_it(server, names, monke
     new = replace(rule_set, hops_max=7)
     put(server, source, [1])
     with run(server, rule_set) as runner:
-        for number in (1, 2):
-            wait_until(lambda least=number: len(stored(server, target)) == least, 20)
-            put(server, source, [number + 1])
-        wait_until(lambda: len(stored(server, target)) == 3, 20)
+        wait_until(lambda: stored(server, target) == [1], 20)
+        put(server, source, [2])
+        wait_until(lambda: stored(server, target) == [1, 2], 20)
+        put(server, source, [3])
+        wait_until(lambda: stored(server, target) == [1, 2, 3], 20)
     assert seen == [[1], [1, 2, 3]]
 
 
