@@ -6,17 +6,25 @@ from poe.errors.short_text import short_repr
 
 
 class NoQuorum(ClusterError):
-    """No majority of the nodes of a replicated topic is there; nothing is stored."""
+    """No majority of the nodes of a replicated topic is there for a node; nothing is stored."""
 
     code = 680
     retriable = True
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, why: str = "") -> None:
+        """Say what cannot be agreed on; with a `why`, that it is this node which takes no puts."""
         self.what = what
-        super().__init__(
+        self.why = why
+        sentence = (
             f"no majority of nodes agrees on {what} just now; nothing is stored: retry when more "
             "of them are back, which `poe cluster status` tells"
         )
+        if why:
+            sentence = (
+                f"{what} takes no puts at this node: {why}; nothing is stored: retry later, or at "
+                "another node; `poe cluster logs` tells how they are"
+            )
+        super().__init__(sentence)
 
 
 class NoLogEngine(ClusterError):

@@ -4,7 +4,7 @@ A class is found by its code and made without calling its constructor: the messa
 and a server that is newer or lies can at most set the attributes which the constructor names.
 """
 
-import inspect
+from inspect import Parameter, signature
 from typing import Any
 
 from poe import errors
@@ -25,19 +25,23 @@ def error_message(error: PoeError) -> str:
 
 def error_values(error: PoeError) -> dict[str, Plain]:
     """Return the attributes of the error that its constructor names; what is not plain as text."""
-    _, names = _CLASSES.get(error.code, (PoeError, ()))
+    _, names = _CLASSES.get(error.code, (PoeError, {}))
     return {name: _plain(getattr(error, name)) for name in names if hasattr(error, name)}
 
 
 def rebuild_error(code: int, name: str, message: str, values: dict[str, Any]) -> PoeError:
-    """Return the error of this code, or a `ServerError` where code or attributes are not known."""
-    error_class, names = _CLASSES.get(code, (ServerError, ()))
-    if error_class is ServerError or not values.keys() >= set(names):
+    """Return the error of this code, or a `ServerError` where code or attributes are not known.
+
+    A server that is older may not know of attributes that have a default.
+    """
+    error_class, parameters = _CLASSES.get(code, (ServerError, {}))
+    values = {each: values.get(each, default) for each, default in parameters.items()}
+    if error_class is ServerError or Parameter.empty in values.values():
         return ServerError(code, name, message)
     error = error_class.__new__(error_class)
     Exception.__init__(error, message)
-    for attribute in names:
-        setattr(error, attribute, values[attribute])
+    for attribute, value in values.items():
+        setattr(error, attribute, value)
     return error
 
 
@@ -56,14 +60,18 @@ def _fit(text: str) -> str:
     return text[:TEXT_MAX].encode(errors="backslashreplace").decode()
 
 
-def _parameters(error_class: type[PoeError]) -> tuple[str, ...]:
-    """Return the names that the constructor takes, none where the error is only a message."""
+def _parameters(error_class: type[PoeError]) -> dict[str, Any]:
+    """Return what the constructor takes, by name: its default, or that there is none.
+
+    Nothing where the error is only a message.
+    """
     if error_class.__init__ is PoeError.__init__:
-        return ()
-    return tuple(inspect.signature(error_class).parameters)
+        return {}
+    parameters = signature(error_class).parameters
+    return {name: each.default for name, each in parameters.items()}
 
 
-_CLASSES: dict[int, tuple[type[PoeError], tuple[str, ...]]] = {
+_CLASSES: dict[int, tuple[type[PoeError], dict[str, Any]]] = {
     value.code: (value, _parameters(value))
     for value in vars(errors).values()
     if isinstance(value, type) and issubclass(value, PoeError) and "code" in vars(value)

@@ -5,6 +5,7 @@ from poe.errors import (
     ActorDead,
     FrameTooLarge,
     InvalidMessage,
+    NoQuorum,
     Overloaded,
     PoeError,
     PointerOutOfRange,
@@ -74,6 +75,12 @@ def test_error_that_cannot_be_rebuilt_is_a_server_error(code, values):
     assert type(error) is ServerError
     assert (error.remote_code, error.name) == (code, "Newer")
     assert "it is so" in str(error)
+
+
+def test_what_an_older_server_does_not_know_of_has_its_default():
+    error = ErrorReply(680, "NoQuorum", "m", None, {"what": "topic t"}).to_error()
+    assert isinstance(error, NoQuorum)
+    assert (error.what, error.why, str(error)) == ("topic t", "", "m")
 
 
 def test_server_sets_no_attribute_but_those_of_the_class():

@@ -92,7 +92,7 @@ class PendingPuts:
             put.place = told.place
         if isinstance(told, NotStored) and not put.is_doubtful and age_s >= REFUSE_AFTER_S:
             del self._pending[number]
-            yield Answer(put.caller, NoQuorum(f"topic {self._topic} ({told.why})"))
+            yield Answer(put.caller, NoQuorum(f"topic {self._topic}", told.why))
         elif age_s >= GIVE_UP_AFTER_S or put.place <= copy_place:
             yield self._unconfirmed(number, age_s)
         elif isinstance(told, Stored):

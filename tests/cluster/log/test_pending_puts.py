@@ -29,7 +29,10 @@ def test_what_was_refused_for_a_while_and_never_in_doubt_is_refused():
     puts = pending()
     assert list(puts.told(1, REFUSED, 0.1)) == []
     assert list(puts.due(0.2)) == [Publish(1, b"1")]
-    assert outcomes(puts.told(1, REFUSED, REFUSE_AFTER_S)) == [NoQuorum]
+    [refused] = puts.told(1, REFUSED, REFUSE_AFTER_S)
+    assert isinstance(refused, Answer)
+    assert isinstance(refused.outcome, NoQuorum)
+    assert str(refused.outcome).startswith("topic t takes no puts at this node: no majority; ")
 
 
 def test_what_was_in_doubt_once_is_not_refused():
