@@ -304,7 +304,8 @@ class Replica(GenServer):
         now_s = self.monotonic_s()
         self._carry_out(self._puts.told(told.number, told.outcome, now_s, self._place))
         self._tick_later()
-        if isinstance(told.outcome, NotStored):
+        # What stands still is this copy: the engine has nothing to say of that.
+        if isinstance(told.outcome, NotStored) and told.outcome is not _STANDS_STILL:
             self._look()
 
     async def _ring(self, alarm: Alarm) -> None:

@@ -12,6 +12,7 @@ from poe.broker import control
 from poe.broker.requests.log_messages import LOGS, DescribeLogs
 from poe.cluster.log.peer_frames import DescribeCopy, decode_description, encode_question
 from poe.cluster.log.pending_puts import REFUSE_AFTER_S
+from poe.cluster.log.replica import Replica
 from poe.errors import (
     ActorDead,
     NoQuorum,
@@ -367,7 +368,7 @@ def test_a_topic_that_is_made_while_a_disk_fails_is_there_when_it_is_well_again(
 
 
 @pytest.mark.parametrize("full", ["c", "abc"])
-def test_a_node_whose_copy_stands_still_takes_no_puts(full, caplog):
+def test_a_node_whose_copy_stands_still_takes_no_puts(full, caplog, monkeypatch):
     """They could not be answered; of all nodes together the stream would forget what none has."""
     nodes = Nodes()
     for name in full:
@@ -375,8 +376,12 @@ def test_a_node_whose_copy_stands_still_takes_no_puts(full, caplog):
     nodes.put("a", b"x")
     nodes.pass_time(2.0)
     place = nodes.stream.last_place
+    looks: list[str] = []
+    monkeypatch.setattr(Replica, "_look", lambda replica: looks.append(replica.describe_role()))
     told = [nodes.put(name, b"refused") for name in full]
     nodes.pass_time(REFUSE_AFTER_S + 1.0)
+    monkeypatch.undo()
+    assert looks == []  # the engine is not asked again and again
     assert [type(answer) for [answer] in told] == [NoQuorum] * len(full)
     assert nodes.stream.last_place == place
     # It is tried again and again, and logged once.
