@@ -10,7 +10,8 @@ To the registry of replicated topics, by its name `LOGS`:
 To the replica of a partition, whose address is in `RoutingTable.replicas`:
 
     Put                                 as to an appendix server
-    TrimLog, VerifyLog                  which may take their time, and so are nothing for `LOGS`
+    TrimLog, VerifyLog, DescribeReplica
+                                        which may take their time, and so are nothing for `LOGS`
 
 Errors are `PoeError`s.
 """
@@ -81,6 +82,11 @@ class DescribeLogs:
 
     has_streams: bool = True
     """Whether the engine is asked for the stream of each, as long as that takes little time."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeReplica:
+    """Asked of a replica: answers a map of how it is, at once unless it is at something else."""
 
 
 @dataclass(frozen=True, slots=True)

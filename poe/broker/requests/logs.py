@@ -6,9 +6,15 @@ from typing import Any, Final
 from poe.actors import ActorRef
 from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
-from poe.broker.requests.log_messages import LOGS, DescribeLogs, TrimLog, VerifyLog
+from poe.broker.requests.log_messages import (
+    LOGS,
+    DescribeLogs,
+    DescribeReplica,
+    TrimLog,
+    VerifyLog,
+)
 from poe.broker.requests.request_handler import RequestHandler
-from poe.errors import ActorDead, CallTimeout, CopyIsBehind, NoLogEngine, UnknownTopic
+from poe.errors import NoLogEngine, PoeError, UnknownTopic
 
 _BEGIN_S: Final = 5.0
 """A replica that does not begin to compare within so long is at something else, as to fetch."""
@@ -44,7 +50,22 @@ async def cluster_verify(
         parts = replicated_partitions(handler, topic)
         if not parts:
             raise UnknownTopic(topic)
-    return {each: await _verify(handler, replicas[each]) for each in parts if each in replicas}
+    # All at once: those that do not answer are not waited for one after the other.
+    begun = {
+        each: handler.actor.call(replicas[each], DescribeReplica(), timeout_s=_BEGIN_S)
+        for each in parts
+        if each in replicas
+    }
+    errors: dict[bytes, PoeError] = {}
+    for each, call in begun.items():
+        try:
+            await call
+        except PoeError as error:
+            errors[each] = error
+    return {
+        each: _failed(errors[each]) if each in errors else await _verify(handler, replicas[each])
+        for each in begun
+    }
 
 
 async def _verify(handler: RequestHandler, replica: ActorRef) -> list[dict[str, Any]]:
@@ -53,10 +74,14 @@ async def _verify(handler: RequestHandler, replica: ActorRef) -> list[dict[str, 
     try:
         comparer = await call(replica, VerifyLog(), timeout_s=_BEGIN_S)
         rows: list[dict[str, Any]] = await call(comparer, VerifyLog(), timeout_s=None)
-    except (ActorDead, CallTimeout, CopyIsBehind) as error:
-        row = {"node": "this node", "segments": 0, "messages": 0, "differing": []}
-        return [{**row, "error": str(error)}]
+    except PoeError as error:
+        return _failed(error)
     return rows
+
+
+def _failed(error: PoeError) -> list[dict[str, Any]]:
+    row = {"node": "this node", "segments": 0, "messages": 0, "differing": []}
+    return [{**row, "error": str(error)}]
 
 
 async def trim_log(handler: RequestHandler, topic: bytes, pointer: int) -> int:

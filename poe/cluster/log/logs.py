@@ -26,6 +26,7 @@ from poe.broker.requests.log_messages import (
     CreateLog,
     DeleteLog,
     DescribeLogs,
+    DescribeReplica,
     ForgetLogNode,
     MoveLog,
 )
@@ -58,7 +59,6 @@ from poe.cluster.log.peer_frames import (
 )
 from poe.cluster.log.record import LogRecord, key_of
 from poe.cluster.log.replica import (
-    DescribeReplica,
     PeerQuestion,
     ReplicaParts,
     State,

@@ -45,7 +45,7 @@ from poe.broker.registry.copy_messages import (
 )
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.requests.listing import describe_route
-from poe.broker.requests.log_messages import TrimLog, VerifyLog
+from poe.broker.requests.log_messages import DescribeReplica, TrimLog, VerifyLog
 from poe.cluster.log.comparing import COMPARER_SUP, find_file, hash_file, segment_of
 from poe.cluster.log.engine import (
     ENTRY_MAX_BYTES,
@@ -153,10 +153,6 @@ class ReplicaParts:
     """Refuses messages that this node takes from nobody."""
     folder: Path
     """That of the node."""
-
-
-class DescribeReplica(NamedTuple):
-    """Asked of a replica: answers a map of how it is."""
 
 
 class PeerQuestion(NamedTuple):
