@@ -134,7 +134,8 @@ class Group(GenServer):
         answer: Any = None
         leased: Leased | None = None
         try:
-            now_us = await self._look_for_units(now_us)
+            if self._is_to_look(now_us):
+                now_us = await self._look_for_units()
             if type(request) is not LeaseRequest:
                 answer = await self._serve(cast("GroupRequest", request), caller, now_us)
             elif self._leasing is not None:
@@ -194,7 +195,9 @@ class Group(GenServer):
     async def _hear(self, news: News) -> None:
         assert self._leasing is not None
         # A unit that its topic has not got any more is not to be read.
-        now_us = await self._look_for_units(self._clock.now_us())
+        now_us = self._clock.now_us()
+        if self._is_to_look(now_us):
+            now_us = await self._look_for_units()
         self._leasing.hear(news)
         await self._go_on(now_us)
 
@@ -216,11 +219,13 @@ class Group(GenServer):
         if deadline_us is not None:
             self._alarm.ring_after(max(0, deadline_us - now_us) / 1e6)
 
-    async def _look_for_units(self, now_us: int) -> int:
-        """Take new topics and partitions in; return the time then: many topics take a while."""
+    def _is_to_look(self, now_us: int) -> bool:
+        """Return whether topics may have changed since a while; asked with each lease."""
         has_looked = now_us - self._units_at_us < _UNITS_US
-        if has_looked or self._topics.version == self._units_version:
-            return now_us
+        return not has_looked and self._topics.version != self._units_version
+
+    async def _look_for_units(self) -> int:
+        """Take new topics and partitions in; return the time then: many topics take a while."""
         self._units_version = self._topics.version
         units = await self._topics.units(self._state.definition, self)
         self._units_at_us = now_us = self._clock.now_us()
