@@ -122,7 +122,7 @@ class Node:
             self.config.service.check_is_default()
         self._bound = bound
         self._fabric = fabric
-        self._log_engine = log_engine
+        self._log_engine = self._open_engine = log_engine
         self._clock = clock or HybridClock()
         self._wall = clock or SystemClock()
         self._store: Store | None = None
@@ -246,6 +246,7 @@ class Node:
         if engine is None:
             assert joined is not None
             engine, server = open_engine(options, self.config.dir, joined.me.ref.id.hex())
+        self._open_engine = engine
         appendix = self.config.appendix
         parts = LogParts(
             engine,
@@ -289,6 +290,8 @@ class Node:
         """Release everything, whoever still runs."""
         if system is not None:
             system.shutdown()
+        if self._open_engine is not None:  # who was killed in the middle of something could not
+            self._open_engine.close()
         if self.config.security.users is not None:
             remove_admin_token(self.config.dir)
         store.close()  # behind it another node may have the folder, and a token of its own

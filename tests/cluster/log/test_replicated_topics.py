@@ -5,6 +5,7 @@ from contextlib import suppress
 import pytest
 
 from poe.broker import NODE_SUP
+from poe.cluster.log.logs import Logs
 from poe.cluster.log.tree import LOG_SUP
 from poe.errors import (
     InvalidTopicName,
@@ -336,6 +337,13 @@ def test_a_node_that_is_stopped_leaves_the_engine(three):
     three.stop("c")
     assert three.log.find("c") is None
     assert three.log.find("b") is not None
+
+
+def test_a_node_leaves_the_engine_also_where_what_owns_the_way_there_is_killed(three, monkeypatch):
+    """As where it is in the middle of something that takes longer than a stop may."""
+    monkeypatch.setattr(Logs, "terminate", lambda _, __: None)
+    three.stop("c")
+    assert three.log.find("c") is None
 
 
 def test_a_trim_takes_the_same_segments_at_all_nodes(three):
