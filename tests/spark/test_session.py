@@ -37,14 +37,20 @@ def test_executors_get_the_package_also_where_nothing_can_be_written_beside_it(
 
 
 def test_an_interrupt_does_not_wait_for_spark():
+    over = threading.Event()
+    threads: list[threading.Thread] = []
+
     def work():
-        assert threading.current_thread() is not threading.main_thread()
+        threads.append(threading.current_thread())
         os.kill(os.getpid(), signal.SIGINT)
-        threading.Event().wait(DEADLINE_S)
+        over.wait(DEADLINE_S)
 
     with Interrupt() as interrupt, pytest.raises(KeyboardInterrupt):
         apart_from_interrupts(work)
     assert interrupt.number == signal.SIGINT
+    assert threads != [threading.main_thread()]
+    over.set()
+    threads[0].join(DEADLINE_S)
 
 
 def test_what_spark_refuses_is_told_as_it_is():
