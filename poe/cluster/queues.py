@@ -391,7 +391,7 @@ class Queues(GenServer):
         Its record may be of no log, as that of the other side of a split is younger.
         """
         topic = LOG_TOPIC_PREFIX + record.name
-        if self._parts.routes.is_own(topic):
+        if self._parts.routes.is_topic(topic):
             try:
                 await self._handler.ask_registry(Delete(topic))
             except PoeError as error:

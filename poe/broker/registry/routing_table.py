@@ -194,8 +194,8 @@ class RoutingTable(dict[bytes, Route]):
         begin = bisect_right(names, after)
         return (names[at] for at in range(begin, len(names)) if names[at] in self.resting)
 
-    def is_own(self, topic: bytes) -> bool:
-        """Return whether a topic is this node's own, whether it has a route or not.
+    def is_topic(self, topic: bytes) -> bool:
+        """Return whether a name is that of a topic of this node, whether it has a route or not.
 
         That of one with several partitions never has: only these are put onto.
         """
@@ -207,7 +207,7 @@ class RoutingTable(dict[bytes, Route]):
     def queue(self, name: bytes) -> ActorRef | None:
         """Return the actor of a queue; None where there is none, or a topic of the node's own."""
         ref = None if self.queues is None else self.queues.actor(name)
-        return None if ref is None or self.is_own(name) else ref
+        return None if ref is None or self.is_topic(name) else ref
 
     def is_newest(self, topic: bytes, ref: ActorRef) -> bool:
         """Return whether nothing lies behind what `ref` holds: it is the writer, or all is gone."""

@@ -59,7 +59,7 @@ class TopicCopies:
         Raises:
             NoQuorum: it has not heard it; nothing is made.
         """
-        is_unnoted = topic in self._routes.unnoted and not self._routes.is_own(topic)
+        is_unnoted = topic in self._routes.unnoted and not self._routes.is_topic(topic)
         if not self._routes.is_catalog_known or is_unnoted:
             what = f"whether topic {topic_text(topic)} is replicated"
             raise NoQuorum(what)

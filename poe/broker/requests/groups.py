@@ -192,7 +192,7 @@ def is_for_queue(routes: RoutingTable, wanted: FindGroup) -> bool:
     if routes.queues is None or wanted.mode != "shared" or len(wanted.topics) != 1:
         return False
     (topic,) = wanted.topics
-    return b"*" not in topic and not is_reserved(topic) and not routes.is_own(topic)
+    return b"*" not in topic and not is_reserved(topic) and not routes.is_topic(topic)
 
 
 def tell_undelivered(actor: GenServer, routes: RoutingTable, group: str, lease: Lease) -> None:

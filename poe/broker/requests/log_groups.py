@@ -186,7 +186,7 @@ def check_heard(routes: RoutingTable, topics: Iterable[bytes]) -> None:
     if routes.is_catalog_known or routes.properties is None:
         return
     for topic in topics:
-        if b"*" in topic or routes.is_own(topic):
+        if b"*" in topic or routes.is_topic(topic):
             continue
         what = f"whether topic {topic_text(topic)} is replicated"
         raise NoQuorum(what)

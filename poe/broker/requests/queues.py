@@ -121,7 +121,7 @@ async def queue_put(handler: RequestHandler, arguments: Arguments) -> dict[str, 
 
 def _is_queue(handler: RequestHandler, name: bytes) -> bool:
     """Return whether what is put onto a name as onto a queue goes to the cluster."""
-    return handler.routes.queues is not None and not handler.routes.is_own(name)
+    return handler.routes.queues is not None and not handler.routes.is_topic(name)
 
 
 def _no_copies(handler: RequestHandler, name: bytes) -> PoeError:
@@ -134,7 +134,7 @@ async def describe_queue(handler: RequestHandler, arguments: Arguments) -> dict[
     With `queue` one that there is not yet is described, too, by an empty map.
     """
     routes, name = handler.routes, arg.topic(arguments)
-    if routes.queues is None or routes.is_own(name) or is_reserved(name):
+    if routes.queues is None or routes.is_topic(name) or is_reserved(name):
         return None
     told: dict[str, Any] = {}
     if name in routes.queues:
@@ -163,7 +163,7 @@ async def _queue_create(handler: RequestHandler, arguments: Arguments) -> dict[s
     name = _name(arguments)
     _table(handler)
     folder_name(name, handler.routes.names)
-    if handler.routes.is_own(name):
+    if handler.routes.is_topic(name):
         raise TopicExists(name)
     given = {each: value for each, value in arguments.items() if each in _PROPERTIES}
     await handler.actor.call(QUEUES, FindQueue(name, given, is_new=True), timeout_s=None)
@@ -293,7 +293,7 @@ async def _ask(handler: RequestHandler, name: bytes, request: object) -> Any:  #
     async def ask() -> Any:  # noqa: ANN401 - as it answers
         ref = handler.routes.queue(name)
         if ref is None:
-            raise NotAQueue(name) if handler.routes.is_own(name) else UnknownQueue(name)
+            raise NotAQueue(name) if handler.routes.is_topic(name) else UnknownQueue(name)
         return await handler.actor.call(ref, request, timeout_s=None)
 
     return await until_answered(handler.actor, handler.routes, name, ask)

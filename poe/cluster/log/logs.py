@@ -338,17 +338,14 @@ class Logs(GenServer):
         found = None if store is None else store.find(name)
         if found is not None:
             return not found.properties.is_replicated
-        return key_of(name) not in self._records and self._parts.routes.is_own(name)
+        return key_of(name) not in self._records and self._parts.routes.is_topic(name)
 
     # ---- what clients ask -----------------------------------------------------------------------
 
     async def _create(self, topic: bytes, properties: TopicProperties) -> TopicDescription:
         key = key_of(topic)
         known = self._records.get(key)
-        store = self._parts.routes.properties
-        is_here = store is not None and (
-            store.find(topic) is not None or self._parts.routes.is_own(topic)
-        )
+        is_here = self._parts.routes.is_topic(topic)
         if is_here or (known is not None and not known.is_deleted):
             raise TopicExists(topic)
         state: EngineState = await self._ask(partial(self._engine.state, LOOK_S))
