@@ -124,7 +124,8 @@ class Coordination:
     async def _lease(self, handler: RequestHandler, find: FindGroup, question: Question) -> bytes:
         request = LeaseRequest.decode(memoryview(question.lease))
         # Where the messages lie in this node's copy is nothing to who asks: it has its own.
-        lease, _ = await self._ask(handler, find, request, request.wait_s)
+        wait_s = min(request.wait_s, WAIT_MAX_S)
+        lease, _ = await self._ask(handler, find, request, wait_s)
         return LeaseReply.head(lease, b"", 0)
 
     async def _control(self, handler: RequestHandler, find: FindGroup, question: Question) -> bytes:
@@ -133,7 +134,7 @@ class Coordination:
             msg = f"operation {question.op!r} of groups is not known; update this node"
             raise RemoteProtocolError(msg)
         arguments = parse(question.arguments)
-        wait_s = float(arguments.get("wait_s", 0.0))
+        wait_s = arguments.get("wait_s", 0.0)  # a heartbeat's, at most what a node lets one wait
         request = GroupRequest(question.op, arguments, find.name)
         return ControlReply(0, await self._ask(handler, find, request, wait_s)).encode()
 
@@ -146,7 +147,7 @@ class Coordination:
     ) -> Any:  # noqa: ANN401 - what a group answers
         """Ask a group, which is started for that where it does not run."""
         actor = handler.actor
-        timeout_s = SERVE_S + min(wait_s, WAIT_MAX_S)
+        timeout_s = SERVE_S + wait_s
 
         async def ask() -> Any:  # noqa: ANN401 - likewise
             if self._fence.is_over:

@@ -86,6 +86,15 @@ def number(arguments: Arguments, name: str, maximum: float) -> float:
     return value
 
 
+def wait_s(arguments: Arguments, maximum: float) -> float:
+    """Return for how long to wait: what `wait_s` says, up to `maximum`; 0 where it is missing.
+
+    Raises:
+        RemoteProtocolError: it is no such number.
+    """
+    return min(number(arguments, "wait_s", U32_MAX), maximum) if "wait_s" in arguments else 0.0
+
+
 def whole(arguments: Arguments, name: str, maximum: int) -> int:
     """Return a whole number from 0 to `maximum`.
 

@@ -355,9 +355,8 @@ def _join(arguments: Arguments) -> dict[str, Any]:
 
 
 def _heartbeat(arguments: Arguments) -> dict[str, Any]:
-    wait_s = arg.number(arguments, "wait_s", arg.U32_MAX) if "wait_s" in arguments else 0.0
-    owned = arg.names(arguments, "owned")
-    return {**_fenced(arguments), "owned": owned, "wait_s": min(wait_s, WAIT_MAX_S)}
+    owned, wait_s = arg.names(arguments, "owned"), arg.wait_s(arguments, WAIT_MAX_S)
+    return {**_fenced(arguments), "owned": owned, "wait_s": wait_s}
 
 
 def _leave(arguments: Arguments) -> dict[str, Any]:

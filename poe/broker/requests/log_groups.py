@@ -243,16 +243,12 @@ async def _make_log(handler: RequestHandler, topics: tuple[bytes, ...]) -> None:
 async def _heartbeat(handler: RequestHandler, question: Question) -> Answered | None:
     """Ask again and again, for a while each time: who coordinates may be another one by then."""
     actor, arguments = handler.actor, dict(question.arguments)
-    left = arguments.get("wait_s", 0)
-    is_number = type(left) in {int, float} and 0 <= left <= arg.U32_MAX
-    until_s = actor.monotonic_s() + (min(left, WAIT_MAX_S) if is_number else 0)
+    until_s = actor.monotonic_s() + arg.wait_s(arguments, WAIT_MAX_S)
     while True:
         left_s = until_s - actor.monotonic_s()
-        slice_s = min(WAIT_SLICE_S, max(0.0, left_s))
-        if is_number:  # else the group says what is wrong with it
-            arguments["wait_s"] = slice_s
+        slice_s = arguments["wait_s"] = min(WAIT_SLICE_S, max(0.0, left_s))
         answered = await _ask(handler, question._replace(arguments=arguments), slice_s)
-        is_over = not is_number or left_s <= WAIT_SLICE_S or not handler.is_wanted
+        is_over = left_s <= WAIT_SLICE_S or not handler.is_wanted
         if answered is None or is_over or _has_news(answered.result, arguments):
             return answered
 
