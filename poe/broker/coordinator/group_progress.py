@@ -1,15 +1,12 @@
 """How far a group is, in messages and seconds, and how it is set somewhere else."""
 
-from typing import Any, Final
+from typing import Any
 
 from poe.broker.groups.state import GroupState
 from poe.broker.registry.routing_table import RoutingTable
-from poe.broker.requests.listing import TURN_COUNT, newest_pointer
+from poe.broker.requests.listing import let_others, newest_pointer
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import UnknownTopic
-
-_PAUSE_S: Final = 0.001
-"""After so many units as a listing tells of in one turn."""
 
 
 class GroupProgress:
@@ -50,7 +47,7 @@ class GroupProgress:
         moved: dict[bytes, list[Any]] = {}
         own = set(self.units)
         for number, unit in enumerate(to if isinstance(to, dict) else units or self.units):
-            await self._let_others(number)
+            await let_others(self._handler.actor, number)
             if unit not in own:
                 raise UnknownTopic(unit)
             old = self._state.floor(unit)
@@ -70,7 +67,7 @@ class GroupProgress:
         """
         ends = {}
         for number, unit in enumerate(self.units):
-            await self._let_others(number)
+            await let_others(self._handler.actor, number)
             ends[unit] = await self._newest(unit)
         return ends
 
@@ -78,14 +75,9 @@ class GroupProgress:
         """Return how far behind each unit is: in messages, exactly, and in seconds."""
         told = {}
         for number, unit in enumerate(self.units):
-            await self._let_others(number)
+            await let_others(self._handler.actor, number)
             told[unit] = await self._lag(unit, now_us)
         return told
-
-    async def _let_others(self, number: int) -> None:
-        """Let others have their turn now and then: what is in memory is told without a pause."""
-        if number and not number % TURN_COUNT:
-            await self._handler.actor.sleep(_PAUSE_S)
 
     async def _lag(self, unit: bytes, now_us: int) -> dict[str, Any]:
         position = self._state.floor(unit)

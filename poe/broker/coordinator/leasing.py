@@ -17,7 +17,7 @@ from poe.broker.coordinator.look_ahead import LookAhead
 from poe.broker.coordinator.unit_watch import News, UnitWatch
 from poe.broker.groups.lease import Sought
 from poe.broker.groups.state import GroupState
-from poe.broker.requests.listing import TURN_COUNT, reached_pointer
+from poe.broker.requests.listing import let_others, reached_pointer
 from poe.broker.requests.request_handler import WAIT_SLICE_S, RequestHandler
 from poe.errors import CorruptRecord, GroupFenced, PoeError
 from poe.protocol.leases import Failed, Lease, LeaseRequest
@@ -29,8 +29,6 @@ logger = logging.getLogger("poe.broker")
 
 _PAUSE_S = 1.0
 """From one try of a unit that cannot be read to the next, if somebody waits."""
-_TURN_PAUSE_S = 0.001
-"""After so many looks in vain as a listing tells of topics in one turn."""
 
 
 class Leased(NamedTuple):
@@ -202,10 +200,10 @@ class Leasing:
         """
         shared, bytes_max = self._shared, request.bytes_max
         failure: PoeError | None = None
-        looks = count(1)
+        looks = count()
         while (sought := shared.want(request.member, request.limit, bytes_max, now_us)) is not None:
-            if not next(looks) % TURN_COUNT:  # of thousands of units none may have anything
-                await self._actor.sleep(_TURN_PAUSE_S)
+            if looked := next(looks):  # of thousands of units none may have anything
+                await let_others(self._actor, looked)
             try:
                 found = self._ahead.take(sought) or await self._read(sought)
             except PoeError as error:

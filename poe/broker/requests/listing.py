@@ -56,6 +56,17 @@ ALL_TOPICS: Final = Page()
 """All but the node's own."""
 
 
+async def let_others(actor: GenServer, number: int) -> None:
+    """Let others have their turn now and then: what is in memory is told without a pause.
+
+    Args:
+        actor: whose turn it is.
+        number: of what is told next, from 0 on.
+    """
+    if number and not number % TURN_COUNT:
+        await actor.sleep(_PAUSE_S)
+
+
 async def pages(
     actor: GenServer,
     routes: RoutingTable,
@@ -144,9 +155,8 @@ async def reached_pointer(actor: GenServer, routes: RoutingTable, topic: bytes) 
 async def describe_route(actor: GenServer, route: Route) -> SegmentRows:
     """Ask the appendix servers of a topic; one that is being restarted is left out."""
     rows: SegmentRows = []
-    for number, ref in enumerate(route.refs, 1):
-        if number % TURN_COUNT == 0:
-            await actor.sleep(_PAUSE_S)
+    for number, ref in enumerate(route.refs):
+        await let_others(actor, number)
         with contextlib.suppress(ActorDead):  # it is being restarted, or has expired
             rows.append((ref, await actor.call(ref, Describe())))
     return rows
