@@ -71,8 +71,9 @@ class Delayer(GenServer):
         self._routes = parts.routes
         self._clock = parts.clock
         self._wall = parts.wall or parts.clock
-        """What is due is so by the clocks of clients, which the node's own may be hours behind:
-        that follows no clock that was set, nor the one of a machine that was suspended."""
+        """The machine's time, by which clients say when something is due. The node's own may be
+        hours behind it: it does not follow a clock that was set, and stands while the machine is
+        suspended."""
         self._check_sizes = parts.check_sizes
         self._topics_max = parts.topics_max
         self._handler = RequestHandler(cast("GenServer", proxy(self)), parts.routes)

@@ -253,7 +253,8 @@ class Leasing:
         actor, routes = self._handler.actor, self._handler.routes
         if await reached_pointer(actor, routes, sought.unit) < sought.last:
             return False
-        return await self._read(sought) is None  # else they have just come
+        # The copy has got there only now, maybe, behind the read that found nothing.
+        return await self._read(sought) is None
 
     def _skip(self, sought: Sought, error: CorruptRecord, pointer: int, now_us: int) -> None:
         """Go on behind damage: nobody can work on it, and all would wait for it."""

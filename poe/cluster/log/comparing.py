@@ -89,15 +89,15 @@ class Comparer(GenServer):
         here = await self.run_blocking(hash_file, path, size_bytes)
         try:
             there = decode_hash(await self._fetching.ask_node(node, question))
-            is_read = here.digest and there.digest
+            is_read = bool(here.digest and there.digest)
             if not is_read and await self._is_gone(node, question):
-                return  # as above
+                return  # it was trimmed while it was read
         except PoeError as error:
             row["error"] = str(error)
             return
         row["segments"] += 1
         row["messages"] += min(own.messages, other.messages)
-        if here != there or not is_read:
+        if here != there or not is_read:  # what neither could read is not the same
             row["differing"].append(own.timestamp)
 
     async def _is_gone(self, node: str, question: HashCopy) -> bool:
