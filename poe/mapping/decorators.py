@@ -139,17 +139,16 @@ class Mapping:
         """Add a test: a message, and what has to become of it."""
         self._tests.append({"in": given, "expect": expect})
 
-    def rule_set(self) -> RuleSet:
+    def rule_set(self, file: Path | None = None) -> RuleSet:
         """Return the rules, checked.
+
+        Args:
+            file: what has made the mapping, and counts for the hash of functions that it has made.
 
         Raises:
             InvalidMapping: something is wrong; its place is named.
             MappingExtraMissing: a rule needs what is not installed.
         """
-        return self._rule_set_in(None)
-
-    def _rule_set_in(self, file: Path | None) -> RuleSet:
-        """Return the same of a mapping that a file has made."""
         values = {**self._values}
         if self._rules:
             values["rule"] = self._rules

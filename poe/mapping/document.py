@@ -150,6 +150,6 @@ def _load_python(path: Path) -> RuleSet:
         problem = f"holds {len(found)} mappings; assign one poe.mapping.Mapping to a name"
         raise InvalidMapping(str(path), problem)
     try:
-        return next(iter(found.values()))._rule_set_in(path)  # noqa: SLF001 - its file is known here
+        return next(iter(found.values())).rule_set(path)
     except InvalidMapping as error:
         raise InvalidMapping(place=f"{path}: {error.place}", problem=error.problem) from error
