@@ -274,8 +274,8 @@ class _Trouble:
         self.history.deletes.append(Change(_FLEETING, float("inf")))
 
         def told(answer: Any) -> None:
-            # One of which no majority was heard may be deleted later.
-            if not isinstance(answer, NoQuorum):
+            # Where no majority was heard, or the node has ended, it may be deleted later.
+            if not isinstance(answer, PoeError) or isinstance(answer, UnknownTopic):
                 self.history.deletes[number] = Change(_FLEETING, self.cluster.now_us)
 
         node.ask(partial(control, op="delete", arguments={"topic": _FLEETING.encode()}), told)
