@@ -4,7 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from poe.actors import NO_REPLY, Call, GenServer, Mailslot
+from poe.actors import NO_REPLY, Call, Exit, GenServer, Mailslot, Stop
+from poe.cluster.log.engine import LogEngine
 from poe.errors import PoeError
 
 
@@ -37,6 +38,28 @@ class EngineDoor(GenServer):
             self.reply_error(message.caller, message.outcome)
         else:
             self.reply(message.caller, message.outcome)
+
+
+class EngineLeaver(GenServer):
+    """Leaves the engine before those are stopped that it was started behind.
+
+    What they await of the engine ends with it: a stop would wait for that, and then kill them.
+    """
+
+    trap_exits = True
+
+    def init(self, engine: LogEngine) -> None:
+        """Begin."""
+        self._engine = engine
+
+    def terminate(self, reason: Any) -> None:  # noqa: ANN401 - as `GenServer`
+        """Leave the engine."""
+        del reason
+        self._engine.close()
+
+    def handle_info(self, message: Exit) -> Stop:
+        """End when it is told to."""
+        return Stop(message.reason)
 
 
 def _tell(slot: Mailslot, caller: Call, outcome: Any) -> None:  # noqa: ANN401 - as it is told

@@ -161,7 +161,7 @@ class Logs(GenServer):
     Always: each partition of a topic that the catalog has, and that could be installed here, has a
     replica, or one that is about to be started; what could not is about to be tried again.
 
-    It traps exits: however it ends, but for a kill, it leaves the engine.
+    It traps exits: however it ends, but for a kill, nobody takes puts from then on.
     """
 
     trap_exits = True
@@ -198,11 +198,10 @@ class Logs(GenServer):
         self._engine.open(self._hear)
 
     def terminate(self, reason: Any) -> None:  # noqa: ANN401 - as `GenServer`
-        """Leave the engine; nobody takes puts, or may make topics by them, until the next life."""
+        """Have nobody take puts, or make topics by them, until the next life."""
         del reason
         self._parts.routes.replicas = {}
         self._parts.routes.is_catalog_known = False
-        self._engine.close()
 
     def describe_role(self) -> str:
         """Return how many partitions there are."""

@@ -7,8 +7,9 @@
     ├── copies_sup           one_for_all
     │   ├── replica_sup      simple_one_for_one, temporary children: a partition each
     │   ├── comparer_sup     likewise: a comparison of a partition with other nodes each
-    │   └── logs             owns the way to the engine, knows all replicated topics, and starts
-    │                        their replicas
+    │   ├── logs             owns the way to the engine, knows all replicated topics, and starts
+    │   │                    their replicas
+    │   └── engine_leaver    leaves the engine when all this ends, before anybody else is stopped
     └── log_groups_sup       one_for_all: the node's part in coordinating their groups
         ├── coordination_sup         runs what coordinates, while this node does
         ├── log_group_answers_sup    a question of another node each
@@ -27,6 +28,7 @@ from poe.broker.requests.log_groups import LOG_GROUPS
 from poe.broker.requests.log_messages import LOGS
 from poe.cluster.log.comparing import COMPARER_SUP, Comparer
 from poe.cluster.log.engine import LogEngine
+from poe.cluster.log.engine_door import EngineLeaver
 from poe.cluster.log.log_groups import LogGroupParts, log_groups_spec
 from poe.cluster.log.logs import REPLICA_SUP, LogParts, Logs
 from poe.cluster.log.replica import Replica
@@ -80,6 +82,7 @@ def log_spec(parts: LogParts, server: ChildSpec | None = None) -> ChildSpec:
         dynamic_supervisor(REPLICA_SUP, template),
         dynamic_supervisor(COMPARER_SUP, comparer),
         ChildSpec(id=LOGS, actor=Logs, args=(parts,), name=LOGS),
+        ChildSpec(id="engine_leaver", actor=EngineLeaver, args=(parts.engine,)),
     ]
     flags = SupervisorFlags(strategy=Strategy.ONE_FOR_ALL, intensity=5, period_s=10)
     copies = supervisor_spec(COPIES_SUP, flags, children)

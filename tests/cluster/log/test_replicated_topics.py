@@ -346,6 +346,23 @@ def test_a_node_leaves_the_engine_also_where_what_owns_the_way_there_is_killed(t
     assert three.log.find("c") is None
 
 
+def test_a_node_that_waits_for_its_engine_stops_at_once(three, monkeypatch):
+    """What it has asked is told at its end as not known, and who awaits that is not killed."""
+    engine = three.log.find("c")
+    left, asked = engine.close, []
+
+    def close():
+        left()
+        while asked:
+            asked.pop()(NoQuorum("the engine"))
+
+    monkeypatch.setattr(engine, "state", lambda _, told: asked.append(told))
+    monkeypatch.setattr(engine, "close", close)
+    with pytest.raises(CallTimeout):
+        three["c"].system.call(LOGS, DescribeLogs(), timeout_s=0.1)
+    three.stop("c")
+
+
 def test_a_trim_takes_the_same_segments_at_all_nodes(three):
     three["a"].create_topic("t", replicas=3, count_limit=10)
     pointers = [three["a"].put("t", b"%d" % number) for number in range(35)]
