@@ -9,7 +9,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -131,6 +131,7 @@ class LogParts:
     claims: Claims
     """Who coordinates the groups of replicated topics."""
     restarts: Backoff = RESTARTS
+    slots: StreamSlots = field(default_factory=StreamSlots)
 
 
 class _Probed(NamedTuple):
@@ -171,7 +172,8 @@ class Logs(GenServer):
         self._parts = parts
         self._engine = parts.engine
         self._slot = Mailslot(self)
-        self._slots = StreamSlots()
+        self._slots = parts.slots
+        self._slots.clear()  # replicas of a life that was killed may not have ended yet
         door = await self.start_link(EngineDoor)
         assert door is not None
         self._door = door

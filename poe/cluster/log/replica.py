@@ -227,9 +227,9 @@ class Replica(GenServer):
     def terminate(self, reason: Any) -> None:  # noqa: ANN401 - as `GenServer`
         """Let nobody wait for ever."""
         del reason
-        if self._parts.slots.get(self._parts.stream) is self._slot:
+        if not self._is_replaced():
+            self._parts.engine.unfollow(self._parts.stream)
             del self._parts.slots[self._parts.stream]
-        self._parts.engine.unfollow(self._parts.stream)
         self._carry_out(self._puts.give_up())
         while self._gathering:
             error = NoQuorum(f"topic {topic_text(self._parts.topic)}")
@@ -435,7 +435,17 @@ class Replica(GenServer):
         self._place = place
         self._follow()
 
+    def _is_replaced(self) -> bool:
+        """Return whether another replica has begun, since the supervisor of this one was killed.
+
+        This one ends when it is done with what it awaits, and is to leave alone what is the next
+        one's by now.
+        """
+        return self._parts.slots.get(self._parts.stream) is not self._slot
+
     def _follow(self) -> None:
+        if self._is_replaced():
+            return
         self._carry_out(self._puts.passed(self._place, self.monotonic_s()))
         self._follow_id += 1
         self._is_whole = True
@@ -499,7 +509,8 @@ class Replica(GenServer):
 
     def _stop_following(self) -> None:
         self._follow_id += 1
-        self._parts.engine.unfollow(self._parts.stream)
+        if not self._is_replaced():
+            self._parts.engine.unfollow(self._parts.stream)
 
     def _be(self, state: State, why: str) -> None:
         self._state, self._why = state, why
@@ -655,6 +666,8 @@ class Replica(GenServer):
                 # What the next one is told of is durable. A thread sees to that here, or the
                 # registry would, and all topics wait for the disk with it.
                 await self.call(self._writer, Sync(), timeout_s=None)
+                if self._is_replaced():
+                    return
                 request = BeginSegment(self._parts.topic)
                 begun: CopyWriter = await self.call(REGISTRY, request, timeout_s=None)
                 self._writer = begun.ref

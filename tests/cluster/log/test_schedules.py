@@ -593,6 +593,31 @@ def test_what_was_under_way_to_a_replica_that_was_killed_is_not_for_the_next_one
         assert nodes.messages(each) == [b"0", b"x", b"y"]
 
 
+def test_a_replica_that_outlives_its_supervisor_does_not_end_what_the_next_one_follows(monkeypatch):
+    """One that waits for the disk ends later than the next one begins."""
+    nodes = Nodes(count_limit=1)
+    node, held = nodes.nodes["c"], []
+    queue = node.system.run_queue
+    simulate_work = queue.simulate_work
+    monkeypatch.setattr(queue, "simulate_work", lambda *work: held.append(work))
+    for message in (b"1", b"2"):
+        nodes.asked("a", partial(put, message))
+        nodes.pass_time(1.0)
+    assert held  # the first segment is synced before the next one is begun
+    [replica] = node.replicas()
+    node.kill_actor("replica_sup")
+    nodes.pass_time(3.0)
+    assert node.replicas() not in ([], [replica])
+    monkeypatch.undo()
+    for work in held:
+        simulate_work(*work)
+    nodes.pass_time(3.0)
+    nodes.asked("a", partial(put, b"3"))
+    nodes.pass_time(3.0)
+    assert nodes.messages("c") == [b"1", b"2", b"3"]
+    assert nodes.nodes["c"].files("t") == nodes.nodes["a"].files("t")
+
+
 def test_of_topics_that_were_made_at_once_only_the_streams_of_one_stay():
     nodes = Nodes()
     for number, each in enumerate("abc"):
