@@ -1,13 +1,17 @@
 """Topics that nodes agree on: made, put onto, read, trimmed and deleted at any of them."""
 
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from poe.broker import NODE_SUP
+from poe.broker.requests.log_messages import LOGS, DescribeLogs
 from poe.cluster.log.logs import Logs
 from poe.cluster.log.tree import LOG_SUP
 from poe.errors import (
+    CallTimeout,
     InvalidTopicName,
     NoLogEngine,
     NoQuorum,
@@ -349,7 +353,8 @@ def test_a_node_leaves_the_engine_also_where_what_owns_the_way_there_is_killed(t
 def test_a_node_that_waits_for_its_engine_stops_at_once(three, monkeypatch):
     """What it has asked is told at its end as not known, and who awaits that is not killed."""
     engine = three.log.find("c")
-    left, asked = engine.close, []
+    left = engine.close
+    asked: list[Callable[[Any], object]] = []
 
     def close():
         left()
