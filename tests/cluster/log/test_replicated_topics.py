@@ -8,7 +8,7 @@ import pytest
 
 from poe.broker import NODE_SUP
 from poe.broker.requests.log_messages import LOGS, DescribeLogs
-from poe.cluster.log.logs import Logs
+from poe.cluster.log.engine_door import EngineLeaver
 from poe.cluster.log.tree import LOG_SUP
 from poe.errors import (
     CallTimeout,
@@ -343,9 +343,9 @@ def test_a_node_that_is_stopped_leaves_the_engine(three):
     assert three.log.find("b") is not None
 
 
-def test_a_node_leaves_the_engine_also_where_what_owns_the_way_there_is_killed(three, monkeypatch):
-    """As where it is in the middle of something that takes longer than a stop may."""
-    monkeypatch.setattr(Logs, "terminate", lambda _, __: None)
+def test_a_node_leaves_the_engine_also_where_who_is_to_is_killed(three, monkeypatch):
+    """As where those that are stopped before take longer than a stop may."""
+    monkeypatch.setattr(EngineLeaver, "terminate", lambda _, __: None)
     three.stop("c")
     assert three.log.find("c") is None
 
