@@ -120,29 +120,28 @@ def test_of_dead_letters_no_more_are_shown_than_there_can_be(run, billing):
     assert told.endswith("use a whole number, 1 to 9223372036854775807")
 
 
-def test_a_dead_letter_that_is_too_large_to_hold_its_message_is_put_back_from_where_that_is(serve):
-    node = serve(message_max=1000)
-    messages = [b"x" * 1000, b"small"]
+@pytest.mark.parametrize(
+    ("messages", "options"),
+    [
+        ([b"x" * 1000, b"small"], {"message_max": 1000}),
+        # More than one frame may be.
+        (
+            [b"%d" % number * 20_000 for number in range(4)],
+            {"message_max": 20_000, "frame_max": 65_536},
+        ),
+    ],
+)
+def test_a_dead_letter_that_is_too_large_to_hold_its_message_is_put_back_from_where_that_is(
+    serve, messages, options
+):
+    node = serve(**options)
     node.put_many("jobs", messages)
     with Queue(url(node), "jobs", group_options=OPTIONS) as queue:
         for _ in messages:
             queue.get().dead("no way")
         wait_until(lambda: node.control("group_lag", group="workers")[b"jobs"]["messages"] == 0)
         redriven = poe_here("queue", "redrive", "workers", port=node.address[1])
-        assert redriven.stdout == b"2 messages put back\n"
-        assert {queue.get().value for _ in messages} == set(messages)
-
-
-def test_such_messages_are_put_back_also_where_they_are_more_than_one_frame_may_be(serve):
-    node = serve(message_max=20_000, frame_max=65_536)
-    messages = [b"%d" % number * 20_000 for number in range(4)]
-    node.put_many("jobs", messages)
-    with Queue(url(node), "jobs", group_options=OPTIONS) as queue:
-        for _ in messages:
-            queue.get().dead("no way")
-        wait_until(lambda: node.control("group_lag", group="workers")[b"jobs"]["messages"] == 0)
-        redriven = poe_here("queue", "redrive", "workers", port=node.address[1])
-        assert redriven.stdout == b"4 messages put back\n"
+        assert redriven.stdout == b"%d messages put back\n" % len(messages)
         assert {queue.get().value for _ in messages} == set(messages)
 
 

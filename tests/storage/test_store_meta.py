@@ -451,25 +451,26 @@ def test_events_behind_a_name_that_is_not_durable_are_in_the_file_all_the_same(t
     assert list(meta.live) == [(b"t", 2)]
 
 
-def test_a_store_that_lacks_an_event_is_not_noted_as_closed(tmp_path):
-    layer = FaultyFiles(RealFiles.at(tmp_path))
+def lacking_an_event(folder):
+    """Events of which the disk has not taken one, nor takes all of them in another file."""
+    layer = FaultyFiles(RealFiles.at(folder))
     meta = StoreMeta(layer, STORE_ID)
     meta.begin(OpenState(), is_same_boot=True)
     layer.fail(0, errno.EIO, "write_at")
     meta.add(Event(Kind.CREATE, b"t", 1))
     layer.fail(0, errno.EIO, "rename", is_for_ever=True)
+    return layer, meta
+
+
+def test_a_store_that_lacks_an_event_is_not_noted_as_closed(tmp_path):
+    layer, meta = lacking_an_event(tmp_path)
     meta.close()
     layer.heal()
     assert not StoreMeta(layer, STORE_ID).was_closed
 
 
 def test_a_file_that_cannot_be_replaced_is_not_written_anew_with_each_event(tmp_path):
-    layer = FaultyFiles(RealFiles.at(tmp_path))
-    meta = StoreMeta(layer, STORE_ID)
-    meta.begin(OpenState(), is_same_boot=True)
-    layer.fail(0, errno.EIO, "write_at")
-    meta.add(Event(Kind.CREATE, b"t", 1))
-    layer.fail(0, errno.EIO, "rename", is_for_ever=True)
+    layer, meta = lacking_an_event(tmp_path)
     for timestamp in range(2, 10):
         meta.add(Event(Kind.CREATE, b"t", timestamp))
     assert layer.failed_count == 1

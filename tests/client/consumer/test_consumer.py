@@ -27,6 +27,7 @@ from poe.errors import (
 )
 from tests.client.closing import told_at_close
 from tests.client.consumers import VALUES, put_segments, url, values
+from tests.forks import exit_code_of, fork
 from tests.ports import free_port
 from tests.waiting import wait_until
 
@@ -564,7 +565,6 @@ def test_a_consumer_that_cannot_begin_is_closed(consumers):
         reader.receive()
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize(
     "read",
     [Consumer.receive, list, lambda reader: list(reader.batches())],
@@ -576,24 +576,17 @@ def test_a_forked_process_is_told_to_make_its_own(node, read, left):
     node.put_many("t", [b"first", *[b"left"] * left])
     with Consumer(url(node), "t", batch=1) as reader:
         assert values(reader.receive()) == [b"first"]
-        reading, writing = os.pipe()
-        pid = os.fork()
-        if not pid:
-            try:
+
+        def go_on():
+            with pytest.raises(ConsumerClosed, match="fork"):
                 read(reader)
-            except ConsumerClosed as error:
-                reader.close()
-                os.write(writing, str(error).encode())
-            os._exit(0)
-        os.waitpid(pid, 0)
-        os.close(writing)
-        with os.fdopen(reading, "rb") as pipe:
-            assert b"fork" in pipe.read()
+            reader.close()
+
+        assert exit_code_of(fork(go_on)) == 0
         node.put("t", b"m")
         assert values(reader) == [*[b"left"] * left, b"m"]
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("loop_of", [iter, Consumer.batches, Consumer.columns])
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_loop_that_a_fork_has_copied_hands_nothing_out_and_does_not_just_end(
@@ -604,15 +597,13 @@ def test_a_loop_that_a_fork_has_copied_hands_nothing_out_and_does_not_just_end(
         loop = loop_of(reader)
         next(loop)
         before = reader.position()
-        pid = os.fork()
-        if not pid:
-            try:
+
+        def go_on():
+            with pytest.raises(ConsumerClosed, match="fork"):
                 next(loop, None)
-            except ConsumerClosed as error:
-                is_there = reader.position() == before
-                os._exit(0 if "fork" in str(error) and is_there else 2)
-            os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+            assert reader.position() == before
+
+        assert exit_code_of(fork(go_on)) == 0
         assert len(list(loop)) == (0 if loop_of is Consumer.columns else count - 1)
 
 

@@ -1,6 +1,5 @@
 """Work queues: each message to one member, acknowledged, tried again, or given up."""
 
-import os
 import threading
 
 import pytest
@@ -24,6 +23,7 @@ from tests.broker.nodes import read_by_next
 from tests.client.closing import told_at_close
 from tests.client.consumers import VALUES, url
 from tests.client.group.queues import GROUP_OPTIONS
+from tests.forks import exit_code_of, fork
 from tests.ports import free_port
 from tests.waiting import wait_until
 
@@ -426,7 +426,6 @@ def test_who_only_looks_whether_there_is_a_job_gets_one_by_and_by(node, queue):
     assert [job.value for job in found] == [b"m"]
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize(
     "take", [lambda jobs: jobs.get(timeout_s=0), lambda jobs: next(iter(jobs), None)],
     ids=["get", "loop"],
@@ -436,14 +435,12 @@ def test_a_forked_process_is_told_to_make_its_own(node, take):
     node.put_many("jobs", VALUES)
     with Queue(url(node), "jobs") as jobs:
         jobs.get().ack()
-        pid = os.fork()
-        if not pid:
-            try:
+
+        def go_on():
+            with pytest.raises(QueueClosed, match="fork"):
                 take(jobs)
-            except QueueClosed as error:
-                os._exit(0 if "fork" in str(error) else 2)
-            os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+        assert exit_code_of(fork(go_on)) == 0
         assert [job.value for job in take_all(jobs, 9)] == VALUES[1:]
 
 

@@ -1,7 +1,5 @@
-import os
 import threading
 import time
-import warnings
 from functools import partial
 from typing import Any
 
@@ -28,6 +26,7 @@ from poe.errors import (
     WouldBlock,
 )
 from poe.protocol.envelope import decode
+from tests.forks import exit_code_of, fork
 from tests.ports import free_port
 from tests.protocol.scripted_server import Peer, ScriptedServer, older, pointer_body
 from tests.waiting import wait_until
@@ -407,18 +406,13 @@ def test_a_forked_process_has_a_producer_of_its_own(node, url, topic):
     with Producer(url, linger_s=60.0) as producer:
         producer.produce_sync(topic, b"before")
         waiting = producer.produce_async_batched(topic, b"of the parent")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # since 3.12, with threads
-            pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                is_failed = isinstance(waiting.exception(0), ProducerClosed)
-                producer.produce_sync(topic, b"of the child", timeout_s=10)
-                code = 0 if is_failed and producer.close() == [] else 2
-            finally:
-                os._exit(code)
-        assert os.waitpid(pid, 0)[1] == 0
+
+        def go_on():
+            assert isinstance(waiting.exception(0), ProducerClosed)
+            producer.produce_sync(topic, b"of the child", timeout_s=10)
+            assert producer.close() == []
+
+        assert exit_code_of(fork(go_on)) == 0
         producer.produce_sync(topic, b"after")
         assert waiting.result(5).count == 1
     assert messages(node, topic) == [b"before", b"of the child", b"of the parent", b"after"]

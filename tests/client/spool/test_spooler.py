@@ -3,8 +3,6 @@
 import errno
 import os
 import threading
-import time
-import warnings
 
 import pytest
 
@@ -29,6 +27,7 @@ from poe.errors import (
 from poe.errors.delivery import MAYBE_STORED
 from poe.testing.broker import broker
 from tests.client.spooled_life import Life, World, numbers
+from tests.forks import exit_code_of, fork
 from tests.waiting import wait_until
 
 NOWHERE = "poe://127.0.0.1:1"
@@ -634,22 +633,13 @@ def test_a_forked_process_leaves_the_spool_to_its_parent(tmp_path):
         producer.metadata("t")
         delivery = producer.produce_async("t", b"of the parent")
         wait_until(lambda: producer.statistics()["messages_spooled"] == 1)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # since 3.12, with threads
-            pid = os.fork()
-        if pid == 0:
-            try:
-                is_abandoned = isinstance(delivery.exception(0), ProducerClosed)
-                try:
-                    producer.produce_async("t", b"of the child")
-                except SegmentLocked:
-                    os._exit(0 if is_abandoned else 3)
-                os._exit(4)
-            finally:
-                os._exit(5)
-        deadline_s = time.monotonic() + 20
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-        assert time.monotonic() < deadline_s
+
+        def go_on():
+            assert isinstance(delivery.exception(0), ProducerClosed)
+            with pytest.raises(SegmentLocked):
+                producer.produce_async("t", b"of the child")
+
+        assert exit_code_of(fork(go_on)) == 0
         producer.produce_async("t", b"more")
         wait_until(lambda: producer.statistics()["messages_spooled"] == 2)
         assert not delivery.done()
@@ -660,14 +650,13 @@ def test_a_forked_process_keeps_no_spool_that_its_parent_has_closed(tmp_path):
     wait_fd, go_on_fd = os.pipe()
     ready_fd, tell_fd = os.pipe()
     with Producer(NOWHERE, spool_dir=tmp_path) as producer:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # since 3.12, with threads
-            pid = os.fork()
-        if pid == 0:
+
+        def live_on():
             os.close(go_on_fd)
             os.write(tell_fd, b"!")
             os.read(wait_fd, 1)
-            os._exit(0)
+
+        pid = fork(live_on)
         try:
             assert os.read(ready_fd, 1) == b"!"
             with pytest.raises(SegmentLocked):
@@ -676,7 +665,7 @@ def test_a_forked_process_keeps_no_spool_that_its_parent_has_closed(tmp_path):
             Producer(NOWHERE, spool_dir=tmp_path).close(timeout_s=0)
         finally:
             os.close(go_on_fd)
-            os.waitpid(pid, 0)
+            assert exit_code_of(pid) == 0
             for fd in (wait_fd, ready_fd, tell_fd):
                 os.close(fd)
 

@@ -9,8 +9,7 @@ import pytest
 
 from poe.cluster.log.comparing import missing_segments
 from poe.cluster.log.peer_frames import CopyDescription, CopySegment
-from poe.errors import CorruptRecord
-from tests.cluster.log.test_copies import damage_one, fill, lose_segment
+from tests.cluster.log.test_copies import fill, lose_segment, stall_one
 from tests.waiting import wait_until
 
 
@@ -67,13 +66,7 @@ def test_a_segment_that_one_copy_has_lost_is_a_difference(three, name):
 def test_a_copy_that_cannot_be_told_of_keeps_no_others_from_being_compared(three):
     three["a"].create_topic("u", replicas=3)
     three["a"].put("u", b"x")
-    damage_one(three)
-    three.start("c")
-    wait_until(lambda: three.state("c") == "following", 10)
-    three.log.cut("c")
-    with pytest.raises(CorruptRecord):
-        three.values("c")
-    wait_until(lambda: three.state("c") == "stalled", 10)
+    stall_one(three)
     told = three.verify("c", None)
     assert [(row["node"], "is behind" in row["error"]) for row in told[b"t"]] == [
         ("this node", True)

@@ -276,7 +276,8 @@ def test_a_node_alone_that_has_all_of_the_stream_makes_its_copy_anew(three):
     wait_until(lambda: three.files("a") == before, 20)
 
 
-def test_damage_is_not_forgotten_while_no_other_node_is_reached(three):
+def stall_one(three):
+    """Have a node, which reaches no other one, find that its copy is damaged."""
     damage_one(three)
     three.start("c")
     wait_until(lambda: three.state("c") == "following", 10)
@@ -284,6 +285,10 @@ def test_damage_is_not_forgotten_while_no_other_node_is_reached(three):
     with pytest.raises(CorruptRecord):
         three.values("c")
     wait_until(lambda: three.state("c") == "stalled", 10)
+
+
+def test_damage_is_not_forgotten_while_no_other_node_is_reached(three):
+    stall_one(three)
     three.log.heal("c")
     three.wait_same()
 
