@@ -170,7 +170,10 @@ def _conditions(rule: Rule) -> dict[str, Any]:
 
 
 def _wanted(data: Any, place: tuple[str, ...]) -> Iterator[list[_Part]]:  # noqa: ANN401 - a pattern
-    """Yield parts of which all that `data` covers has one, for each of its ends."""
+    """Yield parts of which all that `data` covers has one, for each of its ends.
+
+    What `{"body": {"country": ["DE", "FR"]}}` covers wants one of the two there, or both as a list.
+    """
     if isinstance(data, dict) and data:
         for name, each in data.items():
             yield from _wanted(each, (*place, name))
