@@ -142,6 +142,26 @@ class RealFile:
         return self._fd
 
 
+class LockedFile(RealFile):
+    """An open file under a lock, which ends with this object in the process that took it.
+
+    The kernel would keep the lock as long as any copy of the descriptor is open, and a process that
+    was forked this moment has not closed its own yet.
+    """
+
+    __slots__ = ("_pid",)
+
+    def __init__(self, fd: int) -> None:
+        super().__init__(fd)
+        self._pid = os.getpid()
+
+    def __del__(self) -> None:
+        if self._pid == os.getpid():
+            with contextlib.suppress(OSError):  # closing it is what remains to be done
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+        super().__del__()
+
+
 class RealFiles:
     """The folder tree below `base`; owns one descriptor, that of the base folder."""
 
@@ -273,7 +293,8 @@ class RealFiles:
                     raise
                 # Who may only read can keep others away all the same.
                 fd = os.open(name, os.O_RDONLY | _SAFE, dir_fd=folder_fd)
-            file = _regular(RealFile(fd), path)
+            file = LockedFile(fd)
+            _regular(file, path)
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         return file
 

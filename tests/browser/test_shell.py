@@ -416,6 +416,25 @@ def test_a_time_is_typed_as_times_are_shown_and_what_is_none_is_told(view):
     assert page.get_by_role("button", name="Newest").get_attribute("aria-pressed") == "true"
 
 
+def test_what_is_typed_right_behind_a_jump_stays(view):
+    """Who types fast has typed before the browser draws the place that was asked for."""
+    page = view.show("messages", "Time and pointer", topic="orders")
+    left = page.get_by_label("From a time or pointer").evaluate(
+        """async (field) => {
+            const tell = (kind) => field.dispatchEvent(new Event(kind, { bubbles: true }));
+            field.value = "2026-01-01";
+            tell("input");
+            tell("change");
+            await new Promise((done) => queueMicrotask(() => queueMicrotask(done)));
+            field.value = "2026-01-02";
+            tell("input");
+            await new Promise((done) => setTimeout(done, 300));
+            return field.value;
+        }"""
+    )
+    assert left == "2026-01-02"
+
+
 def test_what_is_typed_stays_while_messages_come(view):
     view.console.node.put("typed", b"old")
     page = tailing(view, "typed")

@@ -13,6 +13,7 @@ import pytest
 from poe.storage import Clock, RealFiles, SystemClock, real_files
 from poe.storage.files import FolderEntry
 from poe.storage.open_beneath import walk_to
+from tests.forks import exit_code_of, fork
 from tests.storage.segments import names_in
 from tests.waiting import wait_until
 
@@ -224,3 +225,31 @@ def test_a_walk_takes_one_open_for_each_name_of_a_path(files, monkeypatch):
     opened.clear()
     assert files.size("topics/t/f") == 0
     assert opened == ["topics", "t"]
+
+
+def test_a_lock_ends_although_a_fork_has_not_closed_its_copy_yet(files):
+    held = [files.lock("l")]
+    reading, writing = os.pipe()
+
+    def wait():
+        os.close(writing)
+        os.read(reading, 1)
+        held.clear()  # which is not to end the lock that its parent has by now
+
+    child = fork(wait)
+    os.close(reading)
+    held.clear()
+    lock = files.lock("l")
+    os.close(writing)
+    assert exit_code_of(child) == 0
+    with pytest.raises(BlockingIOError):
+        files.lock("l")
+    del lock
+    files.lock("l")
+
+
+def test_a_copy_of_a_lock_ends_and_leaves_the_lock(files):
+    held = [files.lock("l")]
+    assert exit_code_of(fork(held.clear)) == 0
+    with pytest.raises(BlockingIOError):
+        files.lock("l")

@@ -1,6 +1,6 @@
 // What all pages are made of. Text is always text: nothing here takes HTML from anywhere.
-import { html, render, useState, useEffect, useMemo, useRef, useCallback } from "./vendor/htm-preact.js";
-export { html, render, useState, useEffect, useMemo, useRef, useCallback };
+import { html, render, useState, useEffect, useLayoutEffect, useMemo, useRef, useCallback } from "./vendor/htm-preact.js";
+export { html, render, useState, useEffect, useLayoutEffect, useMemo, useRef, useCallback };
 
 const API = "/console/api/";
 

@@ -1,5 +1,5 @@
 import { Compare } from "./diff.js";
-import { html, useState, useEffect, useRef, useGet, useLive, useQuery, useKeys, get, send, go, say, Page, Link, Field, Button, Badge, Dialog, ErrorLine, Empty, Bytes, Num, timeText, numberText, parsed, isUtc } from "../kit.js";
+import { html, useState, useEffect, useLayoutEffect, useRef, useGet, useLive, useQuery, useKeys, get, send, go, say, Page, Link, Field, Button, Badge, Dialog, ErrorLine, Empty, Bytes, Num, timeText, numberText, parsed, isUtc } from "../kit.js";
 
 const DUMPED_MAX = 10_000_000;
 const FORMS = ["auto", "text", "json", "hex", "msgpack", "envelope"];
@@ -106,7 +106,7 @@ export default function Messages({ query }) {
   const [compared, setCompared] = useState(null);
   const [failed, setFailed] = useState(null);
   const shownFrom = place === "after" ? at ?? "" : "", [typed, setTyped] = useState(shownFrom);
-  useEffect(() => setTyped(shownFrom), [shownFrom]);
+  useLayoutEffect(() => setTyped(shownFrom), [shownFrom]); // at once: later it would take what is typed meanwhile
   const [wanted, setWanted] = useState({ text: text ?? "", kind: kind ?? "text" });
   useLive(tailed ? `tail:${topic}` : null, ({ data: more, error: failed }) => setTailed((old) => {
     if (!old || !more) return old && { ...old, error: failed };
