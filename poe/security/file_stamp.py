@@ -7,11 +7,14 @@ from typing import NamedTuple
 
 
 class FileStamp(NamedTuple):
-    """Differs once another file is there, or the file was written."""
+    """Differs once another file is there, or its content, its mode or its owner is another."""
 
     inode: int
     size_bytes: int
     modified_ns: int
+    mode: int
+    user: int
+    group: int
 
 
 Stamps = tuple[FileStamp | None, ...]
@@ -27,4 +30,5 @@ def _stamp(path: str | os.PathLike[str]) -> FileStamp | None:
         found = Path(path).stat()
     except (OSError, ValueError):  # ValueError: a path with a null byte
         return None
-    return FileStamp(found.st_ino, found.st_size, found.st_mtime_ns)
+    content = found.st_ino, found.st_size, found.st_mtime_ns
+    return FileStamp(*content, found.st_mode, found.st_uid, found.st_gid)

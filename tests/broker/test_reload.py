@@ -336,6 +336,19 @@ def test_a_link_that_leads_elsewhere_is_a_change(serve, users, tmp_path):
         pass
 
 
+def test_a_file_that_others_may_write_is_gone_by_once_they_may_no_more(serve, users):
+    """As its refusal says: nobody writes it anew for that."""
+    node = serve(users=users.path, reload_interval=0.05)
+    users.password("carol", "new")
+    with connect_as(node, None) as admin:
+        users.write(mode=0o620)
+        wait_until(lambda: admin.control("security")["reload_failed_count"], 10)
+        users.path.chmod(0o600)
+        wait_until(lambda: admin.control("security")["reload_count"] == 1, 10)
+    with logged_in(node, "carol", "new"):
+        pass
+
+
 def test_a_file_that_nobody_touches_is_not_read_again(serve, users):
     node = serve(users=users.path, reload_interval=0.01)
     with connect_as(node, None) as admin:

@@ -48,7 +48,7 @@ class UsersFile:
     def remove(self, name):
         del self.users[name]
 
-    def write(self):
+    def write(self, mode=0o600):
         """Put the file in place, whole."""
         rows = ["version = 1"]
         for name, lines in self.users.items():
@@ -57,7 +57,7 @@ class UsersFile:
             rows += [f"[users.{name}]", *own, *tables]
         new = self.path.with_suffix(".new")
         new.write_text("\n".join([*rows, *self.grants]) + "\n")
-        new.chmod(0o600)
+        new.chmod(mode)
         new.replace(self.path)
 
     def _lines(self, name):
