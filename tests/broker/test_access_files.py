@@ -1,5 +1,7 @@
 """The files that a node goes by, as they are read."""
 
+import errno
+import os
 import sys
 
 import pytest
@@ -33,3 +35,27 @@ def test_threads_change_often_while_files_are_read_and_as_before_afterwards(
     except SecurityFileError:
         assert text != USERS
     assert seen[0] <= 0.001 < before_s == sys.getswitchinterval()
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_tried_again"),
+    [(errno.EMFILE, True), (errno.EIO, True), (errno.ENOENT, False), (errno.EACCES, False)],
+)
+def test_files_that_cannot_be_read_for_the_moment_count_as_changed(
+    tmp_path, monkeypatch, reason, is_tried_again
+):
+    path = tmp_path / "users.toml"
+    path.write_text(USERS)
+    path.chmod(0o600)
+    read = AccessFiles(SecurityOptions(users=path))
+
+    def fail(*arguments):
+        raise OSError(reason, os.strerror(reason))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("poe.security.small_file.os.open", fail)
+        with pytest.raises(SecurityFileError, match=os.strerror(reason)):
+            read.read()
+    assert read.have_changed() == is_tried_again
+    read.read()
+    assert not read.have_changed()

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from poe.broker.access.options import SecurityOptions
 from poe.broker.access.tls_holder import TlsHolder
-from poe.security.file_stamp import stamps_of
+from poe.errors import SecurityFileError
+from poe.security.file_stamp import Stamps, stamps_of
 from poe.security.security import Security, read_security
 from poe.security.server_tls import ServerContext
 
@@ -16,6 +17,9 @@ logger = logging.getLogger("poe.broker")
 
 
 _TURN_S = 0.0005
+_UNTIL_CHANGED = (FileNotFoundError, PermissionError)
+"""Why a file cannot be read until its stamp is another; of other reasons, as too many open files or
+a disk that fails, that tells nothing."""
 
 
 class Read(NamedTuple):
@@ -42,10 +46,13 @@ class AccessFiles:
         self.tls = None if tls is None else TlsHolder(tls)
 
     def _look(self) -> None:
-        self._seen = stamps_of(self.options.files)
+        self._seen: Stamps = stamps_of(self.options.files)
 
     def have_changed(self) -> bool:
-        """Return whether they are others than were read last, or were tried to be."""
+        """Return whether they are others than were read last, or were tried to be.
+
+        So they are, too, while they could not be read for a reason that is not in them.
+        """
         return stamps_of(self.options.files) != self._seen
 
     def read(self) -> Read:
@@ -55,8 +62,14 @@ class AccessFiles:
             SecurityFileError: one is wrong, or cannot be read.
         """
         self._look()  # first: what changes meanwhile has changed
-        with _short_turns():
-            return Read(self.security(), None if self.tls is None else self.tls.build())
+        try:
+            with _short_turns():
+                return Read(self.security(), None if self.tls is None else self.tls.build())
+        except SecurityFileError as error:
+            cause = error.__cause__
+            if isinstance(cause, OSError) and not isinstance(cause, _UNTIL_CHANGED):
+                self._seen = ()  # it may be read the next time, without having changed
+            raise
 
     def security(self) -> Security | None:
         """Read the files of users and grants alone, and log what somebody should know of them.
