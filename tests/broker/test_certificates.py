@@ -7,6 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from poe.actors import GenServer
+from poe.actors.clock import SimulatedClock
+from poe.broker.access.access import GATEKEEPER
+from poe.broker.access.files import AccessFiles
+from poe.broker.access.options import SecurityOptions
+from poe.broker.access.tls_holder import Shown
+from poe.broker.connection.gatekeeper import Gatekeeper, GatekeeperParts
+from poe.broker.connection.session import SessionEnded
 from poe.errors import (
     AuthenticationExpired,
     AuthenticationFailed,
@@ -15,12 +23,14 @@ from poe.errors import (
 )
 from poe.protocol import ControlRequest
 from poe.security.binding import endpoint_binding
-from tests.broker.nodes import connect
+from poe.testing.simulated_system import SimulatedSystem
+from tests.broker.nodes import SimulatedWall, connect
 from tests.broker.users_file import UsersFile, connect_as, log_in, step
 from tests.scenarios.clients import RawClient, SecureAddress
 from tests.tls import Certificates
 
 NAME = "alice.example.org"
+DAY_S = 86_400
 
 
 @pytest.fixture(autouse=True)
@@ -170,6 +180,36 @@ def test_a_certificate_that_expires_is_hung_up_on_where_it_alone_lets_in(serve, 
         assert hung_up(brief)
         assert datetime.now(UTC) > until - timedelta(seconds=1)
         assert alice.control("topics") == []
+
+
+class Told(GenServer):
+    """Keeps what it is told."""
+
+    def init(self):
+        self.told = []
+
+    def handle_cast(self, message):
+        self.told.append(message)
+
+
+def test_what_expires_is_found_also_where_nobody_looks_at_the_files(issued, caplog):
+    files = AccessFiles(SecurityOptions(**issued.server_options(), reload_interval=0))
+    assert files.tls is not None
+    clock = SimulatedClock()
+    wall, expires_s = SimulatedWall(clock), files.tls.now.expires_s
+    wall.offset_us = round((expires_s - 30 * DAY_S) * 1e6) - wall.now_us()
+    with SimulatedSystem(clock=clock) as system:
+        client = system.start(Told)
+        assert client is not None
+        files.tls.shown["client"] = Shown(client, b"", expires_s - 5 * DAY_S)
+        system.start(Gatekeeper, GatekeeperParts(None, files, wall), name=GATEKEEPER)
+        system.advance(10)
+        assert system.get_state(client)["told"] == []
+        assert "expires in" not in caplog.text
+        wall.offset_us += round(25 * DAY_S * 1e6)
+        system.advance(10)
+        assert system.get_state(client)["told"] == [SessionEnded()]
+        assert "server.pem expires in 5.0 days" in caplog.text
 
 
 def test_a_new_certificate_of_the_server_is_shown_to_new_clients(guarded, dial, issued):

@@ -35,7 +35,10 @@ _PATIENCE_S: Final = 1.9
 within 2 s whether it still may, and then is told why it ends; so most are not cut."""
 _TTL_S: Final = 5.0
 """How long somebody may go by what was said of a token."""
+_EXPIRY_S: Final = 10.0
+"""How often, at least, it is looked which certificates have expired."""
 _LOOK = object()
+_EXPIRY = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +95,8 @@ class Gatekeeper(GenServer):
         """Connections that have not said that they serve nothing any more."""
         self.reload_count = 0
         self.reload_failed_count = 0
-        self._warn_of_expiry()
         self._look_later()
+        self._watch_expiry()
 
     async def handle_call(self, request: tuple[str, Arguments], caller: Call) -> Any:  # noqa: ANN401
         """Carry out one operation; what is wrong with it goes to who asked."""
@@ -116,25 +119,33 @@ class Gatekeeper(GenServer):
         self._ending.discard(message.connection)
 
     async def handle_info(self, message: Any) -> None:  # noqa: ANN401
-        """Look whether the files have changed, and cut those who should have gone."""
+        """Look whether files have changed or certificates expired; cut those who should be gone."""
         if isinstance(message, _Overdue):
             for ref in self._ending.intersection(message.refs):
                 self.exit(ref, KILL)
             self._ending.difference_update(message.refs)
         elif message is _LOOK:
             self._look_later()
-            self._warn_of_expiry()
-            self._end_expired()
             if await self.run_blocking(self._files.have_changed):
                 # What is wrong is told; nothing is tried again before they change once more.
                 with contextlib.suppress(SecurityFileError):
                     await self._reload()
+        elif message is _EXPIRY:
+            self._watch_expiry()
         else:
             super().handle_info(message)
 
     def _look_later(self) -> None:
         if self._interval_s:
             self.send_after(self._interval_s, _LOOK)
+
+    def _watch_expiry(self) -> None:
+        """Look what has expired, now and from now on, also where nobody looks at the files."""
+        if self._files.tls is None:
+            return
+        self.send_after(min(self._interval_s or _EXPIRY_S, _EXPIRY_S), _EXPIRY)
+        self._warn_of_expiry()
+        self._end_expired()
 
     def _warn_of_expiry(self) -> None:
         tls = self._files.tls
