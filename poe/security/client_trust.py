@@ -40,7 +40,7 @@ class CertificateId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClientTrust:
-    """Authorities that are trusted, as DER, and what they have revoked."""
+    """Certificates that are trusted, as DER, of authorities mostly, and what these have revoked."""
 
     anchors: frozenset[bytes]
     revoked: frozenset[CertificateId]
@@ -74,6 +74,18 @@ class ClientTrust:
             return True
         signers = {each for each in self.anchors if _subject(each) == issued.issuer}
         return not newer.anchors.issuperset(signers or self.anchors)
+
+
+def certificates_in(pem: bytes) -> frozenset[bytes]:
+    """Return the certificates of a file in PEM form, as DER; also of who is no authority.
+
+    Raises:
+        ValueError: one is cut short, or none at all.
+    """
+    found = [base64.b64decode(text) for kind, text in _PEM.findall(pem) if kind == b"CERTIFICATE"]
+    for each in found:
+        _subject(each)
+    return frozenset(found)
 
 
 def _values(content: bytes) -> Iterator[_Value]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from poe.errors import SecurityFileError
-from poe.security.client_trust import ClientTrust
+from poe.security.client_trust import ClientTrust, certificates_in
 from poe.security.pem_files import load_authorities, load_certificate, read_file, words_of
 from poe.security.tls import ALPN
 
@@ -133,6 +133,11 @@ class ServerTls:
         if not anchors:
             why = "it holds certificates, but none of an authority"
             raise SecurityFileError(str(authorities), None, why)
+        try:
+            # OpenSSL tells of authorities alone, and lets in who shows one of the others, too.
+            anchors |= certificates_in(read_file(authorities))
+        except ValueError as error:
+            raise SecurityFileError(str(authorities), None, str(error)) from None
         revoked = b""
         if self.client_crl is not None:
             revoked = read_file(self.client_crl)

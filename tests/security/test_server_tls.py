@@ -8,6 +8,10 @@ from dataclasses import replace
 
 import pytest
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from poe.errors import SecurityFileError
 from poe.security.server_tls import ServerTls
@@ -83,6 +87,35 @@ def test_files_that_have_changed_hold_for_a_new_context_alone(made, tls):
     made.file("server.key").write_text("broken")
     refused(tls)
     shake_hands(older.context, trusting)
+
+
+def test_a_client_may_be_trusted_by_itself_and_is_no_more_once_its_certificate_is_gone(made, tls):
+    """It is no authority, and signed by nobody else."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    signing = x509.CertificateBuilder(name, name, key.public_key(), 1, NOW - DAY, NOW + DAY)
+    about = x509.SubjectAlternativeName([x509.DNSName("client.example")])
+    own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    for extension, is_critical in ((about, True), (own, False)):
+        signing = signing.add_extension(extension, critical=is_critical)
+    pem = signing.sign(key, SHA256()).public_bytes(Encoding.PEM)
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    made.file("client.pem").write_bytes(pem + secret)
+    authorities = made.file("authorities.pem")
+    authorities.write_bytes(made.file("ca.pem").read_bytes() + pem)
+    mutual = replace(tls, client_ca=authorities)
+    older = mutual.build()
+    trusting = made.client_context()
+    trusting.load_cert_chain(made.file("client.pem"))
+    _, server = shake_hands(older.context, trusting)
+    shown = server.getpeercert(binary_form=True)
+    assert shown is not None
+    assert older.client_trust is not None
+    assert not older.client_trust.has_lost(shown, mutual.build().client_trust)
+    authorities.write_bytes(made.file("ca.pem").read_bytes())
+    newer = mutual.build()
+    assert older.client_trust.has_lost(shown, newer.client_trust)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(newer.context, trusting)
 
 
 def test_the_key_may_be_in_the_file_of_the_certificate(made, tmp_path):
