@@ -65,14 +65,19 @@ class ClientTrust:
 
         Of a certificate that an authority between has signed nobody can tell which of the roots
         stands behind it, nor which one of those with the same name, as an old and a new key have:
-        it has lost its trust when any of them is gone, and its client may try.
+        it has lost its trust when any of them is gone, and its client may try. One that is trusted
+        as such, between or not, is worth no more than who has signed it.
         """
         if newer is None:
             return True
         issued = _issued(certificate)
         if issued in newer.revoked:
             return True
-        signers = {each for each in self.anchors if _subject(each) == issued.issuer}
+        signers, names = set[bytes](), {issued.issuer}
+        while names:
+            found = {each for each in self.anchors - signers if _subject(each) in names}
+            signers |= found
+            names = {_issued(each).issuer for each in found}
         return not newer.anchors.issuperset(signers or self.anchors)
 
 

@@ -69,6 +69,17 @@ def test_behind_an_authority_between_nobody_can_tell():
     assert both.has_lost(leaf(between), ClientTrust.of(frozenset({anchor(root)})))
 
 
+def test_an_authority_between_that_is_trusted_itself_is_worth_what_its_root_is():
+    root, other = trustme.CA(), trustme.CA()
+    between = root.create_child_ca()
+    every = ClientTrust.of(frozenset(map(anchor, (root, between, other))))
+    without_root = ClientTrust.of(frozenset(map(anchor, (between, other))))
+    without_other = ClientTrust.of(frozenset(map(anchor, (root, between))))
+    assert every.has_lost(leaf(between), without_root)
+    assert not every.has_lost(leaf(between), without_other)
+    assert not every.has_lost(leaf(between), every)
+
+
 def test_who_was_revoked_has_lost_and_others_of_the_same_authority_have_not(made):
     made.issue("gone", "gone.example")
     made.issue("here", "here.example")
