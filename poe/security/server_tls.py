@@ -15,6 +15,7 @@ from typing import Literal
 
 from poe.errors import SecurityFileError
 from poe.security.client_trust import ClientTrust, certificates_in
+from poe.security.file_stamp import Stamps, stamps_of
 from poe.security.pem_files import load_authorities, load_certificate, read_file, words_of
 from poe.security.tls import ALPN
 
@@ -39,6 +40,9 @@ class ServerContext:
 
     client_trust: ClientTrust | None
     """Whose certificates clients may have; None: they are not asked for one."""
+
+    stamps: Stamps
+    """Of the files, before they were read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +89,7 @@ class ServerTls:
             raise SecurityFileError(str(self.certificate), None, why) from error
 
     def _built(self) -> ServerContext:
+        stamps = stamps_of(self.files)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = _MINIMUM[self.minimum]
         context.set_ciphers(_CIPHERS_1_2)
@@ -98,7 +103,7 @@ class ServerTls:
             logger.warning("the key %s can be read by everybody on this machine: chmod 600", key)
         own, expires_s = self._shake_hands(context)
         trust = None if self.client_ca is None else self._trust_clients(context, self.client_ca)
-        return ServerContext(context, own, expires_s, trust)
+        return ServerContext(context, own, expires_s, trust, stamps)
 
     def _shake_hands(self, context: ssl.SSLContext) -> tuple[bytes, float]:
         """Connect a client to the context, and return its certificate and when that expires."""

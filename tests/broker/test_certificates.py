@@ -23,6 +23,7 @@ from poe.errors import (
 )
 from poe.protocol import ControlRequest
 from poe.security.binding import endpoint_binding
+from poe.security.server_tls import ServerTls
 from poe.testing.simulated_system import SimulatedSystem
 from tests.broker.nodes import SimulatedWall, connect
 from tests.broker.users_file import UsersFile, connect_as, log_in, step
@@ -238,6 +239,24 @@ def test_a_certificate_that_cannot_be_used_changes_nothing(guarded, dial, issued
         told = admin.control("security")
     assert told["reload_failed_count"] == 1
     assert told["handshakes_count"] == 1
+
+
+def test_a_certificate_of_the_server_that_has_expired_keeps_nobody_in(
+    guarded, dial, users, issued, monkeypatch
+):
+    def expired(self, context):
+        raise SecurityFileError(str(self.certificate), None, "certificate has expired")
+
+    bob = dial("bob")
+    step(bob, "EXTERNAL")
+    monkeypatch.setattr(ServerTls, "_shake_hands", expired)
+    users.remove("bob")
+    users.write()
+    assert guarded.reload()["ended_count"] == 1
+    assert hung_up(bob)
+    issued.issue("server", "localhost")  # another one, and no good either
+    with pytest.raises(SecurityFileError, match="has expired"):
+        guarded.reload()
 
 
 def test_without_users_a_revoked_certificate_is_hung_up_on_as_well(serve, issued):
