@@ -32,6 +32,7 @@ from poe.errors import (
     UnknownQueue,
 )
 from poe.testing.simulated_log import SimulatedLog
+from tests.broker.users_file import UsersFile, connect_as
 from tests.cluster.linked_nodes import LinkedNode
 from tests.tls import Certificates
 from tests.waiting import wait_until
@@ -107,6 +108,23 @@ def test_a_node_that_is_stopped_leaves_and_joins_again_as_the_same(cluster, tmp_
     assert b.me.ref.id == before.id
     assert b.me.ref.epoch > before.epoch
     assert states(a)["b"] == ("joined", "live")
+
+
+def test_of_the_groups_of_a_queue_those_are_told_that_may_be_known_of(cluster, tmp_path):
+    users = UsersFile(tmp_path / "users.toml")
+    token = users.token("alice", "ci")
+    users.grant("alice", "write", topics="jobs")
+    users.grant("alice", "describe", groups="mine")
+    users.write()
+    [node] = cluster("a", port=0, users=users.path, reload_interval=0)
+    put(node, "jobs", b"m", copies=1)
+    for group in ("mine", "other"):
+        node.control("group_create", group=group, mode="shared", topics=[b"jobs"])
+    with connect_as(node, token) as client:
+        [listed] = client.control("queues")
+        described = client.control("describe", topic="jobs")["queue"]
+    assert [*listed["groups"], *described["groups"]] == ["mine", "mine"]
+    assert sorted(node.control("queues")[0]["groups"]) == ["mine", "other"]
 
 
 def test_a_put_makes_a_queue_whose_messages_are_on_as_many_nodes_as_it_says(cluster):

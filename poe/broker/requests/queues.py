@@ -138,7 +138,7 @@ async def describe_queue(handler: RequestHandler, arguments: Arguments) -> dict[
         return None
     told: dict[str, Any] = {}
     if name in routes.queues:
-        told = await _ask(handler, name, DescribeQueue())
+        told = _told(handler, await _ask(handler, name, DescribeQueue()))
     elif not arg.flag(arguments, "queue"):
         return None
     created_us = told.get("created_us", 0)
@@ -150,7 +150,7 @@ async def _queues(handler: RequestHandler, _: Arguments) -> list[dict[str, Any]]
     """Return what there is of queues, sorted by name, of those that who asks may know of."""
     _table(handler)
     rows = await handler.actor.call(QUEUES, ListQueues(), timeout_s=None)
-    return [row for row in rows if may_tell(handler.permissions, row["name"])]
+    return [_told(handler, row) for row in rows if may_tell(handler.permissions, row["name"])]
 
 
 async def _queue_create(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
@@ -167,8 +167,15 @@ async def _queue_create(handler: RequestHandler, arguments: Arguments) -> dict[s
         raise TopicExists(name)
     given = {each: value for each, value in arguments.items() if each in _PROPERTIES}
     await handler.actor.call(QUEUES, FindQueue(name, given, is_new=True), timeout_s=None)
-    told: dict[str, Any] = await _ask(handler, name, DescribeQueue())
-    return told
+    return _told(handler, await _ask(handler, name, DescribeQueue()))
+
+
+def _told(handler: RequestHandler, row: dict[str, Any]) -> dict[str, Any]:
+    """Return what is told of a queue; of its groups, what who asks may know of."""
+    may = handler.permissions.may
+    groups = row["groups"].items()
+    known = {name: told for name, told in groups if may(Need.of_group("describe", name.encode()))}
+    return {**row, "groups": known}
 
 
 async def _queue_delete(handler: RequestHandler, arguments: Arguments) -> None:
