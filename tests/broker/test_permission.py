@@ -7,7 +7,7 @@ from poe.broker.connection.reply import make_reply
 from poe.broker.requests.byte_budget import ByteBudget, Holding, Room
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import NotAuthorized, PoeError, UnknownTopic
-from poe.protocol import FRAME_MAX, ControlReply, ControlRequest, decode_reply
+from poe.protocol import FRAME_MAX, ControlReply, ControlRequest, PutId, decode_reply
 from poe.protocol.frames import split_frame
 from poe.security.policy import Grant, Policy
 
@@ -124,6 +124,17 @@ def test_groups_are_listed_to_who_may_describe_them(sim):
         sim.node.control("group_create", group=name, mode="shared", topics=[b"a1"])
     asker = Asker(sim, Granted({"operations": ("describe",), "groups": (b"mine",)}))
     assert [each["group"] for each in asker.control("groups")] == ["mine"]
+
+
+def test_who_numbers_puts_is_known_in_full_to_who_administers(sim):
+    """Whoever puts under the id of another has what that one puts taken for stored, and lost."""
+    producer = bytes(range(16))
+    sim.node.put_many("a1", [b"m"], PutId(producer, 1, 0))
+    told = []
+    for grants in ((READ_A,), (READ_A, {"operations": ("admin",)})):
+        [row] = Asker(sim, Granted(*grants)).control("producers", topic=b"a1")
+        told.append(row["producer"])
+    assert told == [producer[:4].hex(), producer.hex()]
 
 
 def test_health_tells_versions_and_files_to_who_administers(sim):

@@ -18,6 +18,7 @@ _MEMORY: Final = Path("/proc/self/statm")
 ROWS_MAX: Final = 1000
 """Connections or producers in one answer."""
 _TOPICS_PER_TURN: Final = 500
+_ID_SHOWN_BYTES: Final = 4
 
 
 async def counters(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
@@ -92,6 +93,9 @@ async def connections(handler: RequestHandler, arguments: Arguments) -> dict[str
 async def producers(handler: RequestHandler, arguments: Arguments) -> list[dict[str, Any]]:
     """Return those who number their puts onto a topic, the one that put last first.
 
+    Who does not administer the node sees the begin of their ids: whoever numbers puts as another
+    one does has those of that one taken for stored.
+
     Raises:
         UnknownTopic: nobody put anything onto it.
         StorageError: it cannot be read.
@@ -107,7 +111,8 @@ async def producers(handler: RequestHandler, arguments: Arguments) -> list[dict[
         return await handler.actor.call(route.writer, FindProducers(count), timeout_s=None)
 
     found = await until_answered(handler.actor, handler.routes, topic, ask)
-    return [{"producer": producer.hex(), **put._asdict()} for producer, put in found]
+    shown_bytes = None if handler.permissions.may(Need.of_node("admin")) else _ID_SHOWN_BYTES
+    return [{"producer": producer[:shown_bytes].hex(), **put._asdict()} for producer, put in found]
 
 
 async def config(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
