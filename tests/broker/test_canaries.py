@@ -11,7 +11,7 @@ import pytest
 from poe.broker.access.access import GATEKEEPER
 from poe.broker.access.audit_trail import AuditTrail
 from poe.broker.access.permission import Need
-from poe.errors import PoeError
+from poe.errors import NotAuthorized, PoeError
 from tests.broker.nodes import connect
 from tests.broker.users_file import UsersFile, connect_as, log_in, step
 from tests.waiting import wait_until
@@ -125,6 +125,18 @@ def test_the_audit_log_tells_who_came_and_who_may_not(guarded, caplog):
     assert admin_came["principal"] == "poe.admin"
     assert (admitted["event"], admitted["op"], admitted["name"]) == ("admitted", "delete", "t")
     assert all("\n" not in each.message for each in caplog.records if each.name == "poe.audit")
+
+
+def test_who_may_do_a_part_of_it_is_told_as_denied_and_not_as_admitted(guarded, caplog):
+    node, token, _ = guarded
+    with (
+        caplog.at_level(logging.INFO, "poe.audit"),
+        connect_as(node, token) as client,
+        pytest.raises(NotAuthorized, match="delete topic 't'"),
+    ):
+        client.control("topic_alter", topic="t", properties={"max_age": 1})
+    told = [json.loads(each.message) for each in caplog.records if each.name == "poe.audit"]
+    assert [each["event"] for each in told] == ["authenticated", "denied"]
 
 
 def test_a_refusal_that_comes_in_masses_is_told_once_a_minute_with_its_count(caplog):

@@ -247,11 +247,14 @@ class Session:
         if self._policy is not self._access.policy:
             self._forget()
         principal = self.identity.principal
+        met = []
         for need in needs_of(request, self._topics_of):
             if not self.may(need):
                 self._access.denied(principal, need)
                 raise need.refusal
-            if isinstance(request, ControlRequest) and request.op in AUDITED:
+            met.append(need)
+        if isinstance(request, ControlRequest) and request.op in AUDITED:
+            for need in met:
                 self._access.admitted(principal, request.op, need)
         self._remember(request)
 
