@@ -17,6 +17,7 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from poe.cli.grant import GrantPrefixes, GrantTopics
+from poe.cli.node_place import node_path
 from poe.cli.output import write_error, write_line
 from poe.cli.secret import STDIN, new_password, piped_secret
 from poe.cli.users_file import TAKES_EFFECT, UsersOption, names, split, users_path, warn
@@ -219,10 +220,17 @@ def revoke(
 
 
 def remove(name: NameArgument, *, users: UsersOption = None) -> None:
-    """Remove a user with all credentials, and from all grants."""
-    with changed_users(users_path(users)) as file:
+    """Remove a user with all credentials, and from all grants of the file.
+
+    Grants in the server's file acl stay; of those that name nobody any more you are told.
+    """
+    path = users_path(users)
+    with changed_users(path) as file:
         file.remove_user(name)
     write_line(f"{name}: removed; {TAKES_EFFECT}")
+    acl = node_path("acl")
+    if acl is not None:  # who is called so next would have them
+        warn(read_security(path, acl).warnings)
 
 
 class _Password(NamedTuple):

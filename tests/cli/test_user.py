@@ -359,6 +359,19 @@ def test_a_user_is_removed_with_all_that_it_had(user, path):
     assert read_security(path).policy.grants == ()
 
 
+def test_who_is_removed_and_has_grants_in_a_second_file_is_named(user, path, tmp_path):
+    """Else the next one who is called so would have them, and nobody knew."""
+    user("add", "alice")
+    acl = tmp_path / "acl.toml"
+    acl.write_text(
+        'version = 1\n[[grants]]\nprincipals = ["alice"]\noperations = ["read"]\ntopics = ["t"]\n'
+    )
+    acl.chmod(0o600)
+    run = user("remove", "alice", POE_ACL=str(acl))
+    assert run.returncode == 0
+    assert b"a grant names 'alice', and no user has this name" in run.stderr
+
+
 def test_the_list_tells_how_each_gets_in_and_no_secret(user, path):
     user("add", "alice")
     user("add", "bob", "--certificate", "URI:b")
