@@ -19,7 +19,7 @@ from poe.security.names import (
     is_user_name,
 )
 from poe.security.scram import KEYS_MAX, ScramKeys
-from poe.security.token import IDS_ALLOWED, is_token_id
+from poe.security.token import IDS_ALLOWED, hide_tokens, is_token_id
 from poe.toml_document import Place, TomlDocument
 
 _USER_KEYS: Final = ("scram_sha_256", "tokens", "certificates", "quota")
@@ -160,7 +160,9 @@ class _UserReader:
         table = self._document.table(place, value, ("id", "sha256", "expires"))
         token_id, sha256, expires = map(table.get, ("id", "sha256", "expires"))
         if not is_token_id(token_id):
-            self._document.refuse((*place, "id"), f"id is {token_id!r}; use {IDS_ALLOWED}")
+            # It goes to the log, and somebody may have put the token itself there.
+            why = f"id is {hide_tokens(repr(token_id))}; use {IDS_ALLOWED}"
+            self._document.refuse((*place, "id"), why)
         self._claim(user, f"token {token_id!r}", (*place, "id"))
         if not isinstance(sha256, str) or _SHA256.fullmatch(sha256) is None:
             why = "sha256 has to be 64 hex digits, in lower case"

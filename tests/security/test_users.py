@@ -10,6 +10,7 @@ from poe.security import security
 from poe.security.policy import TOPIC
 from poe.security.scram import ScramKeys
 from poe.security.security import read_security
+from poe.security.token import make_token
 from poe.security.users import Quota, TokenEntry, User, Users
 
 SHA = "a" * 64
@@ -250,6 +251,13 @@ def test_an_error_at_the_end_of_a_long_file_is_found(read):
     )
     with pytest.raises(SecurityFileError, match="line 2002: 'x' is not known"):
         read(f"version = 1\n{users}x = 1\n")
+
+
+def test_a_token_in_the_place_of_its_id_is_not_shown(read):
+    text, _ = make_token("ci")
+    with pytest.raises(SecurityFileError, match="id is 'poe_ci_…'; use") as caught:
+        read(HEAD + TOKEN.replace('"x"', f'"{text}"'))
+    assert text not in str(caught.value)
 
 
 def test_secrets_are_in_no_repr(read):
