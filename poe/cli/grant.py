@@ -68,7 +68,8 @@ def grant(  # noqa: PLR0913 - a command line option each
         with changed_users(path) as file:
             grants = file.security.policy.grants
             if not 1 <= remove <= len(grants) or name not in grants[remove - 1].principals:
-                raise OptionError("--remove", remove, f"the number of a grant of {name}")
+                allowed = f"the number of a grant of {name} in {path}"
+                raise OptionError("--remove", remove, allowed)
             found = grants[remove - 1]
             file.remove_grant(remove - 1)
             others = tuple(each for each in found.principals if each != name)

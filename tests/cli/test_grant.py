@@ -136,6 +136,19 @@ def test_grants_of_a_second_file_count(path, tmp_path):
     assert run.returncode == 0, run.stderr
 
 
+def test_who_would_take_away_a_grant_of_a_second_file_is_told_of_which_one(path, tmp_path):
+    acl = tmp_path / "acl.toml"
+    acl.write_text(
+        'version = 1\n[[grants]]\nprincipals = ["alice"]\noperations = ["read"]\ntopics = ["t"]\n'
+    )
+    acl.chmod(0o600)
+    place = {"POE_ACL": str(acl), "POE_USERS": str(path)}
+    assert poe_here("grants", "--as", "alice", **place).stdout.startswith(b"1\talice")
+    run = poe_here("grant", "alice", "--remove", "1", **place)
+    assert run.returncode == 2
+    assert f"the number of a grant of alice in {path}" in complaint(run)
+
+
 def test_a_name_that_is_no_text_can_be_asked_for(grant, grants):
     grant("alice", "--operations", "write", "--prefix", "")
     run = grants("--as", "alice", "--may", "write", "\udcff")
