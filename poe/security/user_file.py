@@ -6,6 +6,7 @@ command makes a file that a node would refuse.
 
 import fcntl
 import os
+import time
 import tomllib
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
@@ -25,6 +26,9 @@ from poe.security.security import parse_security, read_text
 from poe.security.toml_tables import with_table, without_element, without_table
 
 _EMPTY: Final = "version = 1\n"
+_LOCK_S: Final = 30.0
+"""Others who change a file take part of a second each, for a chosen password."""
+_LOCK_PAUSE_S: Final = 0.02
 _Values = MutableMapping[str, Any]
 
 
@@ -242,7 +246,8 @@ def changed_users(path: str | os.PathLike[str], calls: Calls = os) -> Iterator[U
     change it wait for the end of the block, so nobody is asked for anything in it.
 
     Raises:
-        SecurityFileError: the file is wrong, and has to be mended first; or it cannot be written.
+        SecurityFileError: the file is wrong, and has to be mended first; it cannot be written; or
+            somebody keeps its folder locked.
         OptionError: what is to be changed cannot be; the file stays as it was.
     """
     name = os.path.realpath(path)
@@ -260,16 +265,33 @@ def changed_users(path: str | os.PathLike[str], calls: Calls = os) -> Iterator[U
 
 @contextmanager
 def _locked_folder(path: str) -> Iterator[None]:
-    """Keep others who change a file there waiting; a lock that ends with its process."""
+    """Keep others who change a file there waiting; a lock that ends with its process.
+
+    Whoever may read the folder can have it, too, and keep it: nobody waits for that without end.
+    """
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise SecurityFileError(path, None, f"it is no folder ({error.strerror})") from error
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+        until_s = time.monotonic() + _LOCK_S
+        while not _is_locked(folder):
+            if time.monotonic() >= until_s:
+                why = "another process has it locked (flock); nothing was changed, try again"
+                raise SecurityFileError(path, None, why)
+            time.sleep(_LOCK_PAUSE_S)
         yield
     finally:
         os.close(folder)
+
+
+def _is_locked(folder: int) -> bool:
+    """Return whether a folder is ours now."""
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _says(text: str | None, expected: _Values) -> bool:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poe.errors import OptionError, SecurityFileError
+from poe.security import user_file
 from poe.security.policy import NODE, TOPIC, Grant
 from poe.security.scram import ScramKeys
 from poe.security.security import parse_security, read_security
@@ -428,6 +429,21 @@ def test_who_changes_it_second_waits_for_the_first(path):
         users.add_user("first")
     thread.join()
     assert {"first", "second"} <= set(read_security(path).users.names())
+
+
+def test_who_keeps_the_folder_locked_keeps_nobody_waiting_without_end(path, monkeypatch):
+    """Any user may, who may read it; a revocation would wait for that, and say nothing."""
+    monkeypatch.setattr(user_file, "_LOCK_S", 0.0)
+    before = path.read_text()
+    folder = os.open(path.parent, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_SH)
+    with pytest.raises(SecurityFileError, match="another process has it locked"):
+        changed_users(path).__enter__()
+    assert path.read_text() == before
+    os.close(folder)
+    with changed_users(path) as users:
+        users.add_user("dave")
+    assert "dave" in read_security(path).users.names()
 
 
 def test_secrets_of_the_file_are_in_no_error(path):
