@@ -59,6 +59,11 @@ _SERVER_FINAL = re.compile(rb"v=(%b)(?:,[A-Za-z]=[^,]*)*" % _BASE64)
 _NOT_ENCODED = re.compile(rb"=(?!2C|3D)")
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _BINDING = b"p=tls-server-end-point,,"
+_PREPARED = (
+    "1 character or more, none of them a control one or newer than Unicode 3.2, as emoji are; what "
+    "is written from right to left has to begin and end so"
+)
+"""What SASLprep allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,14 +365,14 @@ def _number(text: str) -> int:
 def _prepared_password(password: str) -> bytes:
     prepared = saslprep(password)
     if not prepared:
-        raise OptionError("password", "(hidden)", "1 character or more, none of them a control one")
+        raise OptionError("password", "(hidden)", _PREPARED)
     return prepared.encode()
 
 
 def _encoded_name(user: str) -> bytes:
     prepared = saslprep(user)
     if not prepared:
-        raise OptionError("user", user, "1 character or more, none of them a control one")
+        raise OptionError("user", user, _PREPARED)
     return prepared.replace("=", "=3D").replace(",", "=2C").encode()
 
 

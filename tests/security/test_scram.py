@@ -402,6 +402,18 @@ def test_a_password_or_name_that_none_may_have_is_refused_without_being_shown(wr
         client(user=wrong)
 
 
+@pytest.mark.parametrize(
+    ("password", "why"),
+    [
+        ("\N{SLIGHTLY SMILING FACE}", "as emoji are"),
+        ("\N{ARABIC LETTER ALEF}1", "begin and end so"),
+    ],
+)
+def test_a_password_that_cannot_be_one_is_refused_with_why(password, why):
+    with pytest.raises(OptionError, match=why):
+        ScramKeys.of_password(password)
+
+
 # --- Keys as text ------------------------------------------------------------------------------
 
 
