@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from poe.broker.access.files import AccessFiles
 from poe.broker.requests.events import EVENTS
 from poe.errors import (
     AuthenticationExpired,
@@ -296,6 +297,37 @@ def test_who_does_not_administer_reloads_nothing(guarded):
 def test_a_node_without_users_has_nothing_to_reload(node):
     with pytest.raises(SecurityError, match="nothing to reload"):
         node.reload()
+
+
+def test_while_a_disk_does_not_answer_others_are_and_who_asks_meanwhile_has_it_read_again(
+    serve, users, monkeypatch
+):
+    token = users.token("bob", "ci")
+    users.grant("bob", "authorize")
+    users.write()
+    node = serve(users=users.path, reload_interval=0)
+    read, has_begun, goes_on = AccessFiles.read, threading.Event(), threading.Event()
+
+    def read_slowly(files):
+        found = read(files)
+        has_begun.set()
+        goes_on.wait(30)
+        return found
+
+    monkeypatch.setattr(AccessFiles, "read", read_slowly)
+    asked = {"token": token.encode(), "operation": "read", "kind": "topic", "names": [b"orders"]}
+    with connect_as(node, token) as client, ThreadPoolExecutor(2) as pool:
+        first = pool.submit(node.reload)
+        try:
+            assert has_begun.wait(10)
+            assert client.control("authorize", **asked)["allowed"] == [True]
+            users.remove("alice")
+            users.write()
+            second = pool.submit(node.reload)
+        finally:
+            goes_on.set()
+        assert first.result(10)["users_removed"] == []
+        assert second.result(10)["users_removed"] == ["alice"]
 
 
 # ---- by itself ----------------------------------------------------------------------------------

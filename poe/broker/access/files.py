@@ -71,6 +71,14 @@ class AccessFiles:
                 self._seen = ()  # it may be read the next time, without having changed
             raise
 
+    def read_changed(self) -> Read | None:
+        """Read all files if they have changed; None: they have not.
+
+        Raises:
+            SecurityFileError: as `read`.
+        """
+        return self.read() if self.have_changed() else None
+
     def security(self) -> Security | None:
         """Read the files of users and grants alone, and log what somebody should know of them.
 

@@ -5,15 +5,15 @@ the place of what was, at once. Who is connected stays so, unless what has prove
 would do so no more; those are hung up on.
 """
 
-import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
-from poe.actors import KILL, ActorRef, Call, Error, GenServer
+from poe.actors import KILL, NO_REPLY, ActorRef, Call, Error, GenServer, Work
 from poe.broker.access.access import ACCESS_OPERATIONS, NO_USERS, Access
-from poe.broker.access.files import AccessFiles
+from poe.broker.access.files import AccessFiles, Read
 from poe.broker.access.secrets import Secrets
 from poe.broker.appendix.message import ReleaseWaiting
 from poe.broker.connection.session import ServesNothing, SessionEnded
@@ -93,24 +93,27 @@ class Gatekeeper(GenServer):
         self._wall = parts.wall
         self._ending: set[ActorRef] = set()
         """Connections that have not said that they serve nothing any more."""
+        self._reading: Work | None = None
+        """What a thread reads just now."""
+        self._asked: list[Call] = []
+        """Who has asked for that, and waits for what comes of it."""
+        self._waiting: list[Call] = []
+        """Who has asked since: what was read before that is not enough for them."""
         self.reload_count = 0
         self.reload_failed_count = 0
         self._look_later()
         self._watch_expiry()
 
-    async def handle_call(self, request: tuple[str, Arguments], caller: Call) -> Any:  # noqa: ANN401
+    def handle_call(self, request: tuple[str, Arguments], caller: Call) -> Any:  # noqa: ANN401
         """Carry out one operation; what is wrong with it goes to who asked."""
-        del caller
         op, arguments = request
         assert op in ACCESS_OPERATIONS
+        if op == "reload":
+            self._waiting.append(caller)
+            self._read(self._files.read)
+            return NO_REPLY
         try:
-            match op:
-                case "reload":
-                    return await self._reload()
-                case "authorize":
-                    return self._authorize(arguments)
-                case _:
-                    return self._told()
+            return self._authorize(arguments) if op == "authorize" else self._told()
         except PoeError as error:
             return Error(error)
 
@@ -118,7 +121,7 @@ class Gatekeeper(GenServer):
         """Hear that a connection has stopped to serve; it may still say goodbye."""
         self._ending.discard(message.connection)
 
-    async def handle_info(self, message: Any) -> None:  # noqa: ANN401
+    def handle_info(self, message: Any) -> None:  # noqa: ANN401
         """Look whether files have changed or certificates expired; cut those who should be gone."""
         if isinstance(message, _Overdue):
             for ref in self._ending.intersection(message.refs):
@@ -126,12 +129,11 @@ class Gatekeeper(GenServer):
             self._ending.difference_update(message.refs)
         elif message is _LOOK:
             self._look_later()
-            if await self.run_blocking(self._files.have_changed):
-                # What is wrong is told; nothing is tried again before they change once more.
-                with contextlib.suppress(SecurityFileError):
-                    await self._reload()
+            self._read(self._files.read_changed)
         elif message is _EXPIRY:
             self._watch_expiry()
+        elif isinstance(message, Work):
+            self._end_reading(message)
         else:
             super().handle_info(message)
 
@@ -159,19 +161,39 @@ class Gatekeeper(GenServer):
 
     # ---- reload ---------------------------------------------------------------------------------
 
-    async def _reload(self) -> dict[str, Any]:
-        """Go by what the files hold now, or on by what they held before.
+    def _read(self, read: Callable[[], Read | None]) -> None:
+        """Have a thread read the files, unless one does; who asks for other things does not wait.
 
-        Raises:
-            SecurityFileError: one of them is wrong; nothing has changed.
+        However long that takes: a disk may not answer, and all that a gateway does asks here.
         """
-        try:
-            found = await self.run_blocking(self._files.read)
-        except SecurityFileError as error:
+        if self._reading is None:
+            self._asked, self._waiting = self._waiting, []
+            self._reading = Work(self, read)
+
+    def _end_reading(self, work: Work) -> None:
+        """Take what was read; tell who has asked, and read again for who has done so since.
+
+        What is wrong is told; nothing is tried again before the files change once more.
+        """
+        self._reading = None
+        asked, self._asked = self._asked, []
+        if isinstance(error := work.error, SecurityFileError):
             self.reload_failed_count += 1
             logger.error("nothing was reloaded, all goes on as before: %s", error)
             audit("reload failed", reason=str(error))
-            raise
+            for caller in asked:
+                self.reply_error(caller, error)
+        elif work.error is not None:
+            raise work.error
+        elif work.result is not None:
+            told = self._go_by(work.result)
+            for caller in asked:
+                self.reply(caller, told)
+        if self._waiting:
+            self._read(self._files.read)
+
+    def _go_by(self, found: Read) -> dict[str, Any]:
+        """Go by what the files hold now; return what is others than before."""
         told: dict[str, Any] = {}
         gone: list[ActorRef] = []
         if self._files.tls is not None and found.context is not None:
