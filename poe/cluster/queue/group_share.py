@@ -184,6 +184,13 @@ class GroupShare:
             for bounds in ranges:
                 self.knowledge.finish(stream, *bounds)
 
+    def pass_over(self, stream: StreamId, after: int, last: int) -> list[Bounds]:
+        """Count as done what nobody holds any more; return what is handed out here, or is to be."""
+        left = self._shared.known(self._ledger.unit(stream), after, last)
+        for bounds in minus([(after, last)], left):
+            self.knowledge.finish(stream, *bounds)
+        return left
+
     # --- Requests --------------------------------------------------------------------------------
 
     def serve(self, request: object, token: object, now_us: int) -> None:

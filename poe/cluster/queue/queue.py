@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Final
 
 from poe.broker.groups.deadlines import earliest
-from poe.broker.groups.ranges import Bounds
+from poe.broker.groups.ranges import Bounds, RangeSet
 from poe.cluster.batch import PUT_BYTES_MAX, Batch
 from poe.cluster.frames import (
     Difference,
@@ -114,6 +114,12 @@ class BestEffortQueue:
         self._stream = StreamId(me.id, me.epoch)
         self._refused: Bounds = 0, 0
         """The last pointers that were taken for messages that nobody holds."""
+        self._let_go = RangeSet()
+        """What was put here, and this node does not hold, though it may not be done."""
+        self._nowhere = Missing()
+        """What of that nobody holds, as far as is known."""
+        self._nowhere_due_us = 0
+        """When to look at that again."""
         self._candidates = Candidates(zone, dice)
         self._peers: dict[NodeRef, Peer] = {}
         self._holders = Holders()
@@ -881,7 +887,10 @@ class BestEffortQueue:
                 self._restore_due_us = now_us + RESTORE_GO_ON_US
             return
         if state == "busy" and spread.stream == self._stream:
-            self._refused = self._behind_refused(batch.after), batch.last
+            after = self._behind_refused(batch.after)
+            if after == batch.after:  # what was refused before may be covered by no put
+                self._let_go.join(*self._refused)
+            self._refused = after, batch.last
         is_put = not isinstance(spread.token, HandingOver)
         self._counts[f"put {state}" if is_put else f"handed over {state}"] += 1
         result = PutResult(
@@ -960,6 +969,8 @@ class BestEffortQueue:
             its, old = oldest
             bounds = old.after, old.last
             self._drop(its, *bounds, now_us)
+            if its == self._stream:
+                self._let_go.join(*bounds)
             self._log.write(Dropped(its, (bounds,)))
             self._counts["dropped"] += old.messages_count
             told = f"{old.messages_count} messages of {its}, to make room"
@@ -997,6 +1008,25 @@ class BestEffortQueue:
                 self._drop(stream, *bounds, now_us)
             if done:
                 self._log.write(Dropped(stream, tuple(done)))
+        if self._let_go and self._nowhere_due_us <= now_us:
+            self._nowhere_due_us = now_us + RESTORE_LOOK_US
+            self._pass_over(now_us)
+
+    def _pass_over(self, now_us: int) -> None:
+        """Count as done what was put here, and nobody has held for a while.
+
+        Else each such range would split for ever what is done, of which the ranges are looked at
+        again and again. What somebody is about to hold is heard of by then.
+        """
+        stream, nodes = self._stream, self._holders.nodes()
+        held = [self._holders.may_be_held_by(node, stream) for node in nodes]
+        asked = [each.batch for each in self._spreads.values() if each.stream == stream]
+        held += [[(batch.after, batch.last)] for batch in asked]
+        self._nowhere.see(stream, minus(self._let_go, union(*held)), now_us)
+        for _, bounds in self._nowhere.due(now_us):
+            left = union(*[each.pass_over(stream, *bounds) for each in self._shares.values()])
+            for part in minus([bounds], left):
+                self._let_go.cut(*part)
 
     def _done_of(self, stream: StreamId) -> list[Bounds]:
         """Return what of a stream is done in all groups; nothing where there is none."""

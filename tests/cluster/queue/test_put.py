@@ -225,6 +225,52 @@ def test_the_oldest_are_dropped_where_the_queue_says_so_and_that_is_told():
     assert messages_of(nodes[0], result.stream) == MESSAGES
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_nobody_holds_any_more_does_not_split_for_ever_what_is_done(count):
+    nodes = Wired(count, copies=min(count, 2), messages_max=30, on_full="drop-oldest")
+    nodes.make_group(0)
+    for number in range(40):
+        for name in ("one", "other"):
+            nodes.put(0, MESSAGES[:10], f"{name} {number}")
+            nodes.settle()
+        lease, _ = nodes.take(0, 10)
+        nodes.done(0, lease)
+        nodes.wait(5)
+    assert nodes[0].counters()["dropped"] > 300
+    for queue in nodes.queues.values():
+        [known] = queue.known("work").values()
+        assert len(known.done) < 10
+
+
+def test_what_was_busy_while_others_were_put_does_not_split_for_ever_what_is_done():
+    nodes = Wired(2, messages_max=10)
+    nodes.make_group(0)
+    for number in range(40):
+        nodes.put(0, MESSAGES[:11], f"busy {number}")
+        nodes.put(0, MESSAGES[:1], f"fits {number}")
+        nodes.settle()
+        nodes.work(0)
+        nodes.wait(5)
+    assert [result.state for result in nodes.results.values()] == ["busy", "ok"] * 40
+    for queue in nodes.queues.values():
+        [known] = queue.known("work").values()
+        assert len(known.done) < 10
+
+
+def test_what_a_member_works_on_is_not_done_though_it_was_dropped_meanwhile():
+    nodes = Wired(1, copies=1, messages_max=30, on_full="drop-oldest")
+    nodes.make_group(0, lease_s=100.0, session_s=100.0)
+    nodes.put(0, MESSAGES[:10], "first")
+    lease, _ = nodes.take(0)
+    for number in range(20):
+        nodes.put(0, MESSAGES[:10], number)
+        nodes.done(0, nodes.take(0)[0])
+        nodes.wait(4)
+    assert not nodes[0].known("work")[nodes.results["first"].stream].done[0][0] <= lease.after
+    member = nodes.join(0)
+    assert nodes.ask(0, nodes.acknowledgement(member, lease)).lease.lost == ()
+
+
 def test_copies_are_in_other_zones_first():
     nodes = Wired(4, zones="aabc", copies=3)
     nodes.put(0, MESSAGES)
