@@ -119,6 +119,8 @@ class Compaction:
 
     def __init__(self) -> None:
         self._log_bytes = 0
+        self._known_bytes = 0
+        """What the last snapshot has besides messages."""
         self._entries: Iterator[Entry] | None = None
         self.first = 0
         """The number of the first message that a snapshot under way has written."""
@@ -128,14 +130,15 @@ class Compaction:
         self._log_bytes += size_bytes
 
     def is_due(self, live_bytes: int) -> bool:
-        """Return whether more was written than is worth keeping."""
-        return self._entries is None and self._log_bytes > LOG_BYTES_MIN + 2 * live_bytes
+        """Return whether more was written than is worth keeping, with messages of so many bytes."""
+        whole_bytes = live_bytes + self._known_bytes
+        return self._entries is None and self._log_bytes > LOG_BYTES_MIN + 2 * whole_bytes
 
     def begin(self, entries: Iterable[Entry], number: int) -> None:
         """Write these entries from now on, the first as a message of this number."""
         self._entries = iter(entries)
         self.first = number
-        self._log_bytes = 0
+        self._log_bytes = self._known_bytes = 0
 
     def take_chunk(self) -> list[bytes]:
         """Return the next messages to write; none where nothing is left, or one of them failed."""
@@ -144,6 +147,8 @@ class Compaction:
         for entry in self._entries or ():
             messages.append(encode_entry(entry))
             size += len(messages[-1])
+            if not isinstance(entry, Kept):
+                self._known_bytes += len(messages[-1])
             if size >= CHUNK_BYTES:
                 break
         return messages

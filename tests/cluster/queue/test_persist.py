@@ -6,12 +6,13 @@ import pytest
 
 from poe.broker.requests.groups import GroupRequest
 from poe.cluster.batch import Batch
-from poe.cluster.frames import Difference, Known, News, Store, Stored, decode
+from poe.cluster.frames import Difference, Known, News, Store, Stored, decode, parts_of
 from poe.cluster.identity import StreamId
 from poe.cluster.queue.effects import Trim, Write
 from poe.cluster.queue.knowledge import StreamKnowledge
 from poe.cluster.queue.log import (
     CHUNK_BYTES,
+    LOG_BYTES_MIN,
     Compaction,
     Dropped,
     Kept,
@@ -733,6 +734,22 @@ def entries_of(count):
         Kept(stream, Batch.encode([bytes(CHUNK_BYTES // 2)], number, number + 1))
         for number in range(count)
     ]
+
+
+def test_what_is_known_is_not_written_anew_for_its_own_size():
+    compaction = Compaction()
+    compaction.wrote(LOG_BYTES_MIN + 1)
+    assert compaction.is_due(0)
+    ends = range(1 << 40, (1 << 40) + 600_000, 2)
+    known = Known("work", StreamId(b"a" * 8, 1), tuple((end, end + 1) for end in ends), (), ())
+    compaction.begin(parts_of(known), 1)
+    while messages := compaction.take_chunk():
+        for message in messages:
+            compaction.wrote(len(message))
+    compaction.end()
+    assert not compaction.is_due(0)
+    compaction.wrote(3 * LOG_BYTES_MIN)
+    assert compaction.is_due(0)
 
 
 def test_all_is_written_anew_in_parts_before_anything_is_let_go_of():
