@@ -156,11 +156,19 @@ class BuryLetters(NamedTuple):
     letters: Bury
 
 
-@dataclass(frozen=True, slots=True)
-class HandOver:
-    """Asked of a queue: have other nodes hold what none of them does; answers None by then."""
+class HandOver(NamedTuple):
+    """Cast to a queue: have other nodes hold what none of them does, by a time; and take no more.
+
+    It casts `HandedOver` to `QUEUES` by then.
+    """
 
     deadline_s: float
+
+
+class HandedOver(NamedTuple):
+    """Cast to `QUEUES`: a queue has handed over what it could."""
+
+    ref: ActorRef
 
 
 class LettersBuried(NamedTuple):

@@ -29,6 +29,7 @@ from poe.cluster.actor_messages import (
     CountsOfQueue,
     FramesOfQueue,
     GroupsOfQueue,
+    HandedOver,
     HandOver,
     LettersBuried,
     MakeGroup,
@@ -169,11 +170,6 @@ class QueueActor(GenServer):
                 return NO_REPLY
             case MakeGroup(record, force):
                 return self._make_group(record, now_us, force=force)
-            case HandOver(deadline_s):
-                until_us = now_us + int(deadline_s * _US)
-                token = HandingOver(caller)
-                self._left_count = queue.hand_over(token, now_us, deadline_us=until_us)
-                return NO_REPLY if self._left_count else None
         return self._look(request)
 
     def _look(self, request: Any) -> Any:  # noqa: ANN401
@@ -210,14 +206,21 @@ class QueueActor(GenServer):
                 self._queue.undelivered(group, lease, self._now_us())
             case ReleaseWaiting():
                 self._queue.release_waiting(self._now_us())
-            case BuryLetters():
-                self._hold_letters(message)
-            case LettersBuried(group, number):
-                self._queue.buried(group, number, self._now_us())
+            case HandOver() | BuryLetters() | LettersBuried():
+                self._hear_registry(message)
             case Appended(numbers, error):
                 self._is_writing = False
                 self._wrote(numbers, error)
         self._settle()
+
+    def _hear_registry(self, message: HandOver | BuryLetters | LettersBuried) -> None:
+        match message:
+            case HandOver(deadline_s):
+                self._hand_over(deadline_s)
+            case BuryLetters():
+                self._hold_letters(message)
+            case LettersBuried(group, number):
+                self._queue.buried(group, number, self._now_us())
 
     def handle_info(self, message: Any) -> None:  # noqa: ANN401
         """Do what time has brought."""
@@ -247,6 +250,14 @@ class QueueActor(GenServer):
                     queue.forget(node, now_us)
                 case MembersKnown(ids):
                     queue.know_members(ids)
+
+    def _hand_over(self, deadline_s: float) -> None:
+        now_us = self._now_us()
+        until_us = now_us + int(deadline_s * _US)
+        token = HandingOver(self.ref)
+        self._left_count = self._queue.hand_over(token, now_us, deadline_us=until_us)
+        if not self._left_count:
+            self.cast(QUEUES, HandedOver(self.ref))
 
     def _hold_letters(self, letters: BuryLetters) -> None:
         """Hold dead letters of another queue; what fails it asks for again."""
@@ -325,10 +336,10 @@ class QueueActor(GenServer):
                 self._answer_put(token, result)
             case _Burial():
                 self._note_burial(token, result)
-            case HandingOver(Call() as caller):
+            case HandingOver():
                 self._left_count -= 1
                 if not self._left_count:
-                    self.reply(caller, None)
+                    self.cast(QUEUES, HandedOver(self.ref))
 
     def _answer_put(self, caller: Call, result: PutResult) -> None:
         record = self._queue.record

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 from weakref import proxy
 
-from poe.actors import ActorRef, Call, Error, GenServer
+from poe.actors import NO_REPLY, ActorRef, Call, Error, GenServer
 from poe.actors import Down as ActorDown
 from poe.broker.appendix.message import ReleaseWaiting
 from poe.broker.log_limit import ONCE_A_MINUTE
@@ -45,6 +45,7 @@ from poe.cluster.actor_messages import (
     FramesHeard,
     FramesOfQueue,
     GroupsOfQueue,
+    HandedOver,
     HandOver,
     LeaveCluster,
     ListNodes,
@@ -162,6 +163,10 @@ class Queues(GenServer):
         self._early: dict[NodeRef, list[bytes]] = {}
         self._early_bytes = 0
         """Of frames that were kept so since the last gossip."""
+        self._leaver: Call | None = None
+        """Who waits until this node has left."""
+        self._handing_over: set[ActorRef] = set()
+        """Queues that are at that, before."""
         self._dice = random.Random(parts.me.incarnation)  # noqa: S311 - whom to tell next
         known: NodesKnown = await self.call(MEMBERS, ListNodes())
         self._fenced = known.fenced
@@ -186,10 +191,11 @@ class Queues(GenServer):
 
     async def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
         """Find, make, list and delete queues and their groups; answer for the cluster."""
-        del caller
         try:
             if self._fenced is not None and not isinstance(request, ClusterRequest):
                 raise self._fenced
+            if isinstance(request, ClusterRequest) and request.op == "leave":
+                return await self._leave(caller)
             return await self._serve(request)
         except PoeError as error:
             return Error(error)
@@ -229,21 +235,29 @@ class Queues(GenServer):
                 self._tell_queues(message)
                 if isinstance(message, Up):
                     await self._hear(message.peer.ref, self._early.pop(message.peer.ref, []))
-            case GroupsOfQueue(queue, groups):
-                self._note_groups(queue, groups)
-            case BuryLetters():
-                await self._bury(message)
+            case GroupsOfQueue() | BuryLetters() | HandedOver():
+                await self._hear_queue(message)
             case Fenced(error):
                 await self._fence(error)
             case ReleaseWaiting():
                 for ref in self._refs.values():
                     self.cast(ref, message)
 
+    async def _hear_queue(self, message: GroupsOfQueue | BuryLetters | HandedOver) -> None:
+        match message:
+            case GroupsOfQueue(queue, groups):
+                self._note_groups(queue, groups)
+            case BuryLetters():
+                await self._bury(message)
+            case HandedOver(ref):
+                await self._note_handed_over(ref)
+
     async def handle_info(self, message: Any) -> None:  # noqa: ANN401
         """Tell a node now and then which queues are known; start anew what has ended."""
         match message:
             case ActorDown():
                 self._ended(message.ref, message.reason)
+                await self._note_handed_over(message.ref)
             case RestartDue(bytes(queue)):
                 is_wanted = self._delays.is_valid(message) and queue not in self._refs
                 if is_wanted and self._directory.find(queue) is not None:
@@ -620,8 +634,6 @@ class Queues(GenServer):
         match op:
             case "cluster":
                 return await self._status()
-            case "leave":
-                return await self._leave()
             case "cluster_members":
                 meant = take_text(arguments, "node", op) if "node" in arguments else None
                 return await self.call(MEMBERS, DescribeMembers(meant))
@@ -635,22 +647,36 @@ class Queues(GenServer):
             for row in await self._ask(name, ReportOfQueue())
         ]
 
-    async def _leave(self) -> None:
-        """Hand over what nobody else holds, and leave where nothing of this node outlives it."""
-        if self._live:
-            calls = [
-                self.call(ref, HandOver(_HAND_OVER_S), timeout_s=None)
-                for name, ref in sorted(self._refs.items())
-                if (record := self._directory.find(name)) is not None and not record.persist
-            ]
-            for call in calls:
-                with suppress(ActorDead):  # who has ended here hands nothing over
-                    await call
-        if any(each.persist for each in self._directory.records()):
+    async def _leave(self, caller: Call) -> Any:  # noqa: ANN401 - as `handle_call`
+        """Hand over what nobody else holds, and leave where nothing of this node outlives it.
+
+        Who takes it says so by way of this actor, which goes on meanwhile therefore.
+        """
+        self._leaver = caller
+        for name, ref in sorted(self._refs.items()) if self._live else ():
+            record = self._directory.find(name)
+            if record is not None and not record.persist:
+                self._handing_over.add(ref)
+                self.cast(ref, HandOver(_HAND_OVER_S))
+        await self._go_on_leaving()
+        return NO_REPLY
+
+    async def _note_handed_over(self, ref: ActorRef) -> None:
+        self._handing_over.discard(ref)  # who has ended hands nothing over either
+        await self._go_on_leaving()
+
+    async def _go_on_leaving(self) -> None:
+        """Leave, if that is wanted, and nothing is to be handed over any more."""
+        caller = self._leaver
+        if caller is None or self._handing_over:
             return
-        await self.call(MEMBERS, LeaveCluster())
-        if self._live:
-            await self.sleep(_FAREWELL_S)
+        self._leaver = None
+        if not any(each.persist for each in self._directory.records()):
+            with suppress(PoeError):  # then the others see that it is down
+                await self.call(MEMBERS, LeaveCluster())
+            if self._live:
+                await self.sleep(_FAREWELL_S)
+        self.reply(caller, None)
 
     async def _status(self) -> dict[str, Any]:
         me, options = self._parts.me, self._parts.options

@@ -8,7 +8,7 @@ Times are microseconds; they are expected never to go back, and pointers are mad
 """
 
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
@@ -82,6 +82,8 @@ RESTORE_DEADLINE_US: Final = 5_000_000
 FULL_US: Final = 1_000_000
 """How long a node that had no room is not asked."""
 GROUPS_MAX: Final = 1024
+HAND_OVER_BYTES: Final = 1024 * 1024
+"""Of what is handed over at a time: a peer refuses much that comes at once."""
 LIVES_NAMED_MAX: Final = 16
 """Of those before a restart, the last ones: each counts as having had all that was there."""
 NEW_US: Final = 60_000_000
@@ -145,6 +147,10 @@ class BestEffortQueue:
         self._collect_due_us: int | None = None
         self._missing = Missing()
         self._restore_due_us: int | None = None
+        self._is_leaving = False
+        """Whether nothing is held here any more that is not yet."""
+        self._to_hand_over: deque[Spread] = deque()
+        self._handing_over_bytes = 0
 
         self._log = LogWriter(self._emit, is_there=record.persist)
         self._recovery = Recovery(self.copies)
@@ -349,22 +355,33 @@ class BestEffortQueue:
     def hand_over(self, token: HandingOver, now_us: int, *, deadline_us: int) -> int:
         """Have another node hold what none of them does, since this one is about to go.
 
-        Return of how many batches; `PutDone` says of each what has become of it.
+        Return of how many batches; `PutDone` says of each what has become of it. What is put from
+        now on others hold.
         """
-        trusted, count = self._trust.trusted(self._peers), 0
+        self._is_leaving = True
+        trusted = self._trust.trusted(self._peers)
         for stream in self.copies.streams() if trusted else ():
             others = [self._holders.held_by(node, stream) for node in trusted]
             undone = minus(list(self.copies.held(stream)), self._done_of(stream))
             for bounds in minus(undone, covered(others, 1)):
                 for batch in self.copies.batches(stream, *bounds):
-                    key = stream, batch.last
-                    if key not in self._spreads:
-                        spread = self._spreads[key] = Spread(token, stream, batch, 2, deadline_us)
-                        spread.made.add(self.me)
-                        self._ask(spread, now_us)
-                        count += 1
+                    spread = Spread(token, stream, batch, 2, deadline_us)
+                    spread.made.add(self.me)
+                    self._to_hand_over.append(spread)
+        count = len(self._to_hand_over)
         self._settle(now_us)
         return count
+
+    def _go_on_handing_over(self, now_us: int) -> None:
+        while self._to_hand_over and self._handing_over_bytes < HAND_OVER_BYTES:
+            spread = self._to_hand_over.popleft()
+            self._handing_over_bytes += spread.batch.size_bytes
+            key = spread.stream, spread.batch.last
+            if key in self._spreads:  # they are about to be on other nodes
+                self._finish(spread, now_us)
+            else:
+                self._spreads[key] = spread
+                self._ask(spread, now_us)
 
     def buried(self, group: str, number: int, now_us: int) -> None:
         """Note that the dead letters of a `Bury` are held."""
@@ -892,6 +909,8 @@ class BestEffortQueue:
                 self._let_go.join(*self._refused)
             self._refused = after, batch.last
         is_put = not isinstance(spread.token, HandingOver)
+        if not is_put:
+            self._handing_over_bytes -= batch.size_bytes
         self._counts[f"put {state}" if is_put else f"handed over {state}"] += 1
         result = PutResult(
             state, len(spread.made), spread.wanted, spread.stream, batch.first, batch.last
@@ -922,7 +941,7 @@ class BestEffortQueue:
         may_drop: bool = True,
     ) -> None:
         """Hold messages, and say what became of that: when they are written, if they have to be."""
-        is_closed = self._log.is_closed(now_us)
+        is_closed = self._is_leaving or self._log.is_closed(now_us)
         if is_closed or not self._make_room(stream, batch, now_us, may_drop=may_drop):
             self._counts["full"] += 1
             answer("full", now_us)
@@ -1103,6 +1122,7 @@ class BestEffortQueue:
 
     def _settle(self, now_us: int) -> None:
         """Have groups know what has changed, and others what groups have done."""
+        self._go_on_handing_over(now_us)
         if self._shares:
             if self._unreckoned and self._recovery.silent_until_us is None:
                 disowned, self._unreckoned = self._unreckoned, {}

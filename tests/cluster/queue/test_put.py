@@ -6,9 +6,11 @@ import pytest
 
 from poe.cluster.frames import decode
 from poe.cluster.identity import StreamId
+from poe.cluster.queue.effects import HandingOver, PutDone
+from poe.cluster.queue.queue import HAND_OVER_BYTES
 from poe.errors import InvalidMessage, TooFewNodes
 from poe.storage.formats.record import decode_records
-from tests.cluster.queue.wired import Wired
+from tests.cluster.queue.wired import SECOND_US, Wired
 
 MESSAGES = [b"message %d" % number for number in range(20)]
 
@@ -269,6 +271,52 @@ def test_what_a_member_works_on_is_not_done_though_it_was_dropped_meanwhile():
     assert not nodes[0].known("work")[nodes.results["first"].stream].done[0][0] <= lease.after
     member = nodes.join(0)
     assert nodes.ask(0, nodes.acknowledgement(member, lease)).lease.lost == ()
+
+
+def test_what_is_put_while_a_node_hands_over_what_it_has_is_on_others():
+    nodes = Wired(2, copies=1)
+    nodes.put(0, MESSAGES, "before")
+    until_us = nodes.now_us + SECOND_US
+    assert nodes[0].hand_over(HandingOver("leaves"), nodes.now_us, deadline_us=until_us) == 1
+    nodes.put(0, MESSAGES, "after")
+    nodes.settle()
+    assert {result.state for result in nodes.results.values()} == {"ok"}
+    assert nodes[1].copies.messages_count == 2 * len(MESSAGES)
+    assert nodes[0].copies.messages_count == len(MESSAGES)
+
+
+def test_more_is_handed_over_than_goes_to_a_node_at_once():
+    nodes = Wired(2, copies=1)
+    for number in range(10):
+        nodes.put(0, [bytes(HAND_OVER_BYTES // 2)], number)
+    leaves, until_us = HandingOver("leaves"), nodes.now_us + SECOND_US
+    assert nodes[0].hand_over(leaves, nodes.now_us, deadline_us=until_us) == 10
+    nodes.collect()
+    assert len(nodes.under_way) == 2
+    done = []
+    while nodes.under_way:
+        sender, node, body = nodes.under_way.popleft()
+        nodes.queues[node].hear(sender, decode(body), nodes.now_us)
+        nodes.collect()
+        done += [nodes.results.pop(leaves)] if leaves in nodes.results else []
+    assert [result.state for result in done] == ["ok"] * 10
+    assert nodes[1].copies.messages_count == 10
+
+
+def test_what_nobody_takes_in_time_is_answered_when_a_node_hands_over_what_it_has():
+    nodes = Wired(2, copies=1)
+    for number in range(10):
+        nodes.put(0, [bytes(HAND_OVER_BYTES)], number)
+    nodes.collect()
+    nodes.cut.add(frozenset(nodes.refs))
+    until_us = nodes.now_us + SECOND_US
+    leaves = HandingOver("leaves")
+    assert nodes[0].hand_over(leaves, nodes.now_us, deadline_us=until_us) == 10
+    nodes.lose()
+    nodes.now_us = until_us
+    nodes[0].tick(until_us)
+    done = [each for each in nodes[0].take_effects() if isinstance(each, PutDone)]
+    assert [each.result.state for each in done] == ["under"] * 10
 
 
 def test_copies_are_in_other_zones_first():
