@@ -83,6 +83,11 @@ class Gossip:
         self._dropped.setdefault(stream, RangeSet()).join(after, last)
         self._held_due_us = self._held_due_us or now_us + HELD_US
 
+    def hurry(self, now_us: int) -> None:
+        """Have it told at once what is held, and what is not any more."""
+        if self._held_due_us is not None:
+            self._held_due_us = now_us
+
     def note_known(self, known: Iterable[Known], now_us: int) -> None:
         """Have it told what of a group has changed here."""
         self._known.extend(known)

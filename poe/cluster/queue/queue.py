@@ -574,6 +574,9 @@ class BestEffortQueue:
                 answers = self._gossip.answer(frame, self._shares)
                 self._effects.extend([Tell(node, each) for each in answers])
             case Prove():
+                # What was dropped since it was told of is told before that it cannot be proved.
+                self._gossip.hurry(now_us)
+                self._effects.extend(self._gossip.news(self._peers, now_us))
                 self._effects.append(Tell(node, self._trust.answer(frame)))
             case Proof():
                 self._heed(self._trust.hear(node, frame, now_us, is_done=self._is_done))

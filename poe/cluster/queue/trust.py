@@ -110,7 +110,8 @@ class Trust:
             self._distrust(node, now_us, "has other messages than were put", found)
             return found
         stream, after, last = proof.stream, proof.after, proof.last
-        if is_done(stream, after, last):
+        still_said = self._holders.said_by(node, stream)
+        if is_done(stream, after, last) or minus([(after, last)], still_said):
             return found
         if self._denied_us.get(node, now_us) < now_us:
             self._distrust(node, now_us, "says again that it holds what it does not", found)

@@ -20,6 +20,7 @@ from poe.cluster.frames import (
     Known,
     News,
     Paused,
+    Prove,
     Release,
     Store,
     Stored,
@@ -228,6 +229,35 @@ def test_honest_nodes_prove_what_they_hold():
         nodes.work(number % 3)
     assert all("void claims" not in nodes[number].counters() for number in range(4))
     assert not nodes.events
+
+
+def wait_for_question(nodes):
+    """Let time pass until the first node has asked another one for a proof, not heard yet."""
+    asked, until_us = [], nodes.now_us + 20 * SECOND_US
+    while not asked:
+        assert nodes.now_us < until_us
+        nodes.settle()
+        due = [queue.next_deadline_us() for queue in nodes.queues.values()]
+        nodes.now_us = min(each for each in due if each is not None)
+        for queue in nodes.queues.values():
+            queue.tick(nodes.now_us)
+        nodes.collect()
+        told = [decode(body) for sender, _, body in nodes.under_way if sender == nodes.refs[0]]
+        asked = [each for each in told if isinstance(each, Prove)]
+
+
+def test_a_node_that_has_just_dropped_what_it_is_to_prove_for_want_of_room_is_believed():
+    nodes = Wired(2, messages_max=len(FEW), on_full="drop-oldest")
+    for number in range(5):
+        nodes.put(0, FEW, number)
+        nodes.wait(1)
+        wait_for_question(nodes)
+        nodes.put(1, FEW, f"other {number}", copies=1)
+        nodes.settle()
+    nodes.put(0, FEW, "last")
+    nodes.wait(1)
+    assert {result.state for result in nodes.results.values()} == {"ok"}
+    assert {event.kind for event in nodes.events} == {"dropped"}
 
 
 def raw_group(queue=b"jobs", name="evil", options=None, created_us=5, deleted_us=0):
