@@ -671,7 +671,8 @@ class Queues(GenServer):
         if caller is None or self._handing_over:
             return
         self._leaver = None
-        if not any(each.persist for each in self._directory.records()):
+        records = self._directory.records()
+        if not any(each.persist and not each.deleted_us for each in records):
             with suppress(PoeError):  # then the others see that it is down
                 await self.call(MEMBERS, LeaveCluster())
             if self._live:

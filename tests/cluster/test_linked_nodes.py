@@ -128,6 +128,16 @@ def test_of_the_groups_of_a_queue_those_are_told_that_may_be_known_of(cluster, t
     assert sorted(node.control("queues")[0]["groups"]) == ["mine", "other"]
 
 
+def test_a_node_leaves_when_the_queues_that_would_outlive_it_are_deleted(cluster):
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+    a.control("queue_create", topic="jobs", copies=2, persist=True)
+    wait_until(lambda: b.control("queues"), 5)
+    b.control("queue_delete", topic="jobs")
+    b.stop()
+    wait_until(lambda: states(a)["b"] == ("left", "down"), 5)
+
+
 def test_a_put_makes_a_queue_whose_messages_are_on_as_many_nodes_as_it_says(cluster):
     a, b, c = cluster("a", "b", "c")
     wait_for_live(3, a, b, c)
