@@ -716,7 +716,8 @@ class BestEffortQueue:
             self._over.hear(node.id, frame, mine)
         if now_us < self._is_new_until_us:
             return
-        for stream in self._over.settle(self._is_done_with):
+        held = {*self.copies.streams(), *self._holders.streams()}
+        for stream in self._over.settle(held, self._is_idle_on):
             self.copies.forget(stream)
             self._holders.forget_stream(stream)
             for share in self._shares.values():
@@ -1010,10 +1011,9 @@ class BestEffortQueue:
         is_done = bool(done) and all(ranges.holds(after, last) for ranges in done)
         return is_done or self._over.is_forgotten(stream)
 
-    def _is_done_with(self, stream: StreamId) -> bool:
-        """Return whether nobody holds anything of a stream, nor is this node at work on it."""
-        is_held = bool(self.copies.held(stream)) or bool(self._holders.all_of(stream))
-        return not is_held and not any(each.is_at_work_on(stream) for each in self._shares.values())
+    def _is_idle_on(self, stream: StreamId) -> bool:
+        """Return whether this node is not at work on a stream."""
+        return not any(each.is_at_work_on(stream) for each in self._shares.values())
 
     def _finished(self, stream: StreamId, now_us: int) -> None:
         """Note that something of a stream may be done in all groups."""

@@ -6,7 +6,7 @@ the same of it, and nobody holds any of it. Streams of one origin are forgotten 
 number for each origin tells which are, and is told with every digest.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from poe.cluster.frames import Digest
@@ -86,14 +86,19 @@ class StreamsOver:
             else:
                 agreed.nodes.discard(node)
 
-    def settle(self, is_held_by_nobody: Callable[[StreamId], bool]) -> list[StreamId]:
-        """Return the streams that are forgotten from now on."""
+    def settle(
+        self, held: Iterable[StreamId], is_idle_on: Callable[[StreamId], bool]
+    ) -> list[StreamId]:
+        """Return the streams that are forgotten from now on: none that is held, or behind such."""
         found = []
         blocked: set[bytes] = set()
-        for stream, agreed in sorted(self._agreed.items()):
+        there = set(held)
+        for stream in sorted(there.union(self._agreed)):
+            agreed = self._agreed.get(stream)
             is_told = self._told.get(stream.origin, -1) >= stream.epoch
-            is_agreed = is_told or agreed.nodes >= self.members
-            if not is_agreed or stream.origin in blocked or not is_held_by_nobody(stream):
+            is_agreed = agreed is not None and (is_told or agreed.nodes >= self.members)
+            is_blocked = stream.origin in blocked or stream in there
+            if not is_agreed or is_blocked or not is_idle_on(stream):
                 blocked.add(stream.origin)
                 continue
             self.forgotten[stream.origin] = stream.epoch

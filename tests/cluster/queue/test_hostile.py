@@ -436,4 +436,4 @@ def test_of_too_many_origins_it_is_not_believed_that_they_are_forgotten():
     over.hear(b"liar", mine._replace(forgotten=(*forgotten, (LIAR.id, 9))), mine)
     over.hear(b"liar", mine, mine._replace(known=known))
     over.members.add(node_ref(2).id)
-    assert over.settle(lambda _: True) == []
+    assert over.settle([], lambda _: True) == []

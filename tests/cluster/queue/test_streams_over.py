@@ -21,7 +21,17 @@ def test_a_stream_of_which_nothing_is_known_any_more_keeps_no_later_one_from_bei
         over.see(ref)
     over.forget_node(GONE.id)
     over.hear(OTHER.id, knows(FIRST), knows(FIRST))
-    assert over.settle(lambda _: True) == []
+    assert over.settle([], lambda _: True) == []
     for ref in (OTHER, AWAY):  # all groups that had it were deleted meanwhile
         over.hear(ref.id, knows(SECOND), knows(SECOND))
-    assert over.settle(lambda _: True) == [SECOND]
+    assert over.settle([], lambda _: True) == [SECOND]
+
+
+def test_a_stream_of_which_nothing_is_known_and_that_is_held_is_not_forgotten_with_a_later_one():
+    over = StreamsOver(ME)
+    over.see(OTHER)
+    over.forget_node(GONE.id)
+    over.hear(OTHER.id, knows(SECOND), knows(SECOND))
+    assert over.settle([FIRST], lambda _: True) == []
+    assert not over.is_forgotten(FIRST)
+    assert over.settle([], lambda _: True) == [SECOND]
