@@ -6,6 +6,7 @@ anew after a crash hands them in, and the rest is learned from other nodes.
 
 import logging
 import random
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -69,6 +70,9 @@ _TICK = object()
 _US: Final = 1_000_000
 _TICK_MIN_US: Final = 500
 _BURIAL_US: Final = 4_000_000
+_TOLD_MAX: Final = 8
+_TOLD_US: Final = 60_000_000
+"""Events of a kind, and for how long; of more the log and the counts tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,9 @@ class QueueActor(GenServer):
         self._log: ActorRef | None = None
         self._left_count = 0
         """Batches that are being handed over."""
+        self._told: Counter[str] = Counter()
+        """How often something of a kind has happened since a time."""
+        self._told_since_us = 0
         now_us = self._now_us()
         dice = random.Random()  # noqa: S311 - which nodes get copies
         self._queue = BestEffortQueue(
@@ -325,10 +332,18 @@ class QueueActor(GenServer):
                 if self._log is not None:
                     self.cast(self._log, LetGo(number))
             case Event(kind, detail):
-                name = self._parts.record.name
-                logger.warning("queue %r: %s: %s", name, kind, detail, extra=ONCE_A_MINUTE)
-                told = f"queue {name!r:.80}: {detail}"
-                self._parts.shelf.events.append((self._now_us(), kind, told))
+                self._tell(kind, detail)
+
+    def _tell(self, kind: str, detail: str) -> None:
+        """Tell people; of what happens all the time no more than leaves room for the rest."""
+        name, now_us = self._parts.record.name, self._now_us()
+        logger.warning("queue %r: %s: %s", name, kind, detail, extra=ONCE_A_MINUTE)
+        if now_us - self._told_since_us >= _TOLD_US:
+            self._told.clear()
+            self._told_since_us = now_us
+        self._told[kind] += 1
+        if self._told[kind] <= _TOLD_MAX:
+            self._parts.shelf.events.append((now_us, kind, f"queue {name!r:.80}: {detail}"))
 
     def _end_put(self, token: object, result: PutResult) -> None:
         match token:

@@ -224,6 +224,18 @@ def test_a_queue_that_is_full_names_the_limit_that_the_put_would_exceed(cluster)
         put(a, "jobs", bytes(1000))
 
 
+def test_a_queue_that_drops_its_oldest_all_the_time_leaves_room_for_other_events(cluster):
+    [a] = cluster("a")
+    a.control("queue_create", topic="jobs", copies=1, messages_max=1, on_full="drop-oldest")
+    before = a.control("cluster")["events"]
+    for number in range(300):
+        put(a, "jobs", b"%d" % number)
+    told = a.control("cluster")
+    assert told["counts"]["dropped"] == 299
+    assert told["events"][: len(before)] == before
+    assert 1 <= [kind for _, kind, _ in told["events"]].count("dropped") < 20
+
+
 def test_a_node_that_sees_no_other_says_so_once(cluster, monkeypatch):
     monkeypatch.setattr("poe.cluster.members_actor._GOSSIP_S", 0.02)
     (a,) = cluster("a", seeds=("127.0.0.1:9",))
