@@ -159,6 +159,10 @@ class GroupShare:
             self._ledger.own(stream, after, last, now_us)
         self._go_on(now_us)
 
+    def disown(self, stream: StreamId, after: int, last: int) -> None:
+        """Note that a range is not held here any more; who works on it may finish."""
+        self._ledger.disown(stream, after, last)
+
     def _is_claimed(self, stream: StreamId) -> bool:
         """Return whether to ask first: nobody else knows what that life has handed out."""
         return self._ledger.is_once and stream != StreamId(*self._ledger.me)

@@ -1004,6 +1004,8 @@ class BestEffortQueue:
         """Hold a range no more."""
         for bounds in self.copies.drop(stream, after, last):
             self._gossip.note_dropped(stream, *bounds, now_us)
+            for share in self._shares.values():
+                share.disown(stream, *bounds)
 
     def _is_done(self, stream: StreamId, after: int, last: int) -> bool:
         """Return whether all of a range is done, or was and is forgotten."""

@@ -259,6 +259,21 @@ def test_what_was_busy_while_others_were_put_does_not_split_for_ever_what_is_don
         assert len(known.done) < 10
 
 
+def test_what_others_hold_since_there_was_no_room_here_leaves_nothing_behind():
+    nodes = Wired(2, copies=1, messages_max=10)
+    nodes.make_group(0)
+    for number in range(40):
+        nodes.put(0, MESSAGES[:10], f"here {number}")
+        nodes.put(0, MESSAGES[:10], f"there {number}")
+        nodes.settle()
+        for node in (0, 1):
+            nodes.work(node)
+        nodes.wait(1)
+    assert {result.state for result in nodes.results.values()} == {"ok"}
+    [share] = nodes[0]._shares.values()  # noqa: SLF001 - nobody is told of what is owned
+    assert not any(map(len, share._ledger.owned.values()))  # noqa: SLF001 - as above
+
+
 def test_what_a_member_works_on_is_not_done_though_it_was_dropped_meanwhile():
     nodes = Wired(1, copies=1, messages_max=30, on_full="drop-oldest")
     nodes.make_group(0, lease_s=100.0, session_s=100.0)
