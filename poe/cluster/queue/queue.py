@@ -367,6 +367,7 @@ class BestEffortQueue:
                 for batch in self.copies.batches(stream, *bounds):
                     spread = Spread(token, stream, batch, 2, deadline_us)
                     spread.made.add(self.me)
+                    spread.may_be_slow = True  # it may be all that there is, and there is no later
                     self._to_hand_over.append(spread)
         count = len(self._to_hand_over)
         self._settle(now_us)

@@ -92,6 +92,10 @@ class Candidates:
         """Return whether a node was said to be slow."""
         return node in self._slow
 
+    def slow(self) -> list[NodeRef]:
+        """Return the nodes that were said to be slow, for what has to be somewhere all the same."""
+        return sorted(self._slow & self._zones.keys())
+
     def leave_out(self, node: NodeRef, until_us: int) -> None:
         """Ask a node no more until a time, for it has no room, or cannot be believed."""
         self._out_until_us[node] = max(until_us, self._out_until_us.get(node, 0))
@@ -171,6 +175,8 @@ class Spread:
         """Who was called slow, or has said nothing for so long that one more was asked; what they
         say counts all the same."""
         self._look_us = deadline_us
+        self.may_be_slow = False
+        """Whether nodes that are slow are asked where there are no others."""
 
     def heard(self, node: NodeRef, outcome: Outcome | None) -> None:
         """Take what a node says of the messages; None: it will say nothing."""
@@ -208,7 +214,8 @@ class Spread:
         if missing <= 0:
             return []
         met = self.made | self.asked.keys() | self.refused.keys()
-        chosen = [each for each in candidates.draw(now_us) if each not in met][:missing]
+        there = [*candidates.draw(now_us), *(candidates.slow() if self.may_be_slow else ())]
+        chosen = [each for each in there if each not in met][:missing]
         again = late[: missing - len(chosen)]
         self._again.update(again)
         chosen += again

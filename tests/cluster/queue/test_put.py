@@ -318,6 +318,18 @@ def test_more_is_handed_over_than_goes_to_a_node_at_once():
     assert nodes[1].copies.messages_count == 10
 
 
+def test_what_is_handed_over_goes_to_a_slow_node_where_there_is_no_other():
+    nodes = Wired(2, copies=1)
+    nodes.put(0, MESSAGES)
+    nodes.settle()
+    nodes[0].peer_pace(nodes.refs[1], nodes.now_us, is_slow=True)
+    leaves, until_us = HandingOver("leaves"), nodes.now_us + SECOND_US
+    assert nodes[0].hand_over(leaves, nodes.now_us, deadline_us=until_us) == 1
+    nodes.settle()
+    assert nodes.results[leaves].state == "ok"
+    assert nodes[1].copies.messages_count == len(MESSAGES)
+
+
 def test_what_nobody_takes_in_time_is_answered_when_a_node_hands_over_what_it_has():
     nodes = Wired(2, copies=1)
     for number in range(10):
