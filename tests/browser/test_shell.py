@@ -367,6 +367,23 @@ def test_a_topic_is_created_and_deleted_by_its_typed_name(view):
     page.get_by_role("link", name="made here").wait_for(state="detached")
 
 
+def test_a_trim_leaves_the_newest_message_of_each_partition(view):
+    node = view.console.node
+    node.create_topic("trimmed", partitions=3)
+    for number in (0, 2):
+        for _ in range(3):
+            node.put(f"trimmed-{number}", b"x")
+    page = view.show("topic", "trimmed-2", topic="trimmed")
+    page.get_by_role("button", name="Trim…").click()
+    dialog = page.get_by_role("dialog", name="Trim")
+    dialog.get_by_label("Type trimmed to go on").fill("trimmed")
+    with page.expect_response("**/topics/trimmed-2/trim"):
+        dialog.get_by_role("button", name="Trim").click()
+    dialog.wait_for(state="detached")
+    told = view.console.http.get("topics/trimmed").json()["partitions"]
+    assert [each["messages"] for each in told] == [3, 0, 3]
+
+
 def test_hostile_names_stay_text(view):
     view.console.node.put(HOSTILE.encode(), b"x")
     page = view.show("topics", filter="onerror")

@@ -1,5 +1,10 @@
 import { html, useState, useGet, useLive, send, go, say, Link, Page, Panel, Button, Confirm, ErrorLine, Empty, Bytes, Num, Rate, Duration, When, Chart } from "../kit.js";
 
+// Each by its own newest message: that stays, and the segment that holds it.
+const trim = async (partitions) => {
+  for (const each of partitions) if (each.messages) await send("POST", `topics/${each.id}/trim`, { pointer: String(BigInt(each.newest) - 1n) });
+};
+
 export default function Topic({ query }) {
   const path = `topics/${query.topic ?? ""}`;
   const { data, error, reload } = useGet(path);
@@ -23,7 +28,7 @@ export default function Topic({ query }) {
     <${Panel} title="Properties"><table><tbody>${Object.entries(data.properties).map(([name, value]) => html`<tr><td>${name}</td><td>${value === null ? html`<span class="quiet">the node's</span>` : JSON.stringify(value)}</td></tr>`)}</tbody></table><//>
     ${asked === "delete" ? html`<${Confirm} title="Delete" type=${data.name} text="All messages of this topic will be gone." onClose=${() => setAsked(null)}
       action=${(name) => send("DELETE", path, { name }).then(() => { say(`topic ${data.name} is deleted`); go("topics"); })} />` : null}
-    ${asked === "trim" ? html`<${Confirm} title="Trim" text="Whole segments whose messages are all older than the newest one are removed." onClose=${() => setAsked(null)}
-      action=${() => send("POST", `${path}/trim`, { pointer: data.newest }).then(() => { say("the topic is trimmed"); reload(); })} />` : null}
+    ${asked === "trim" ? html`<${Confirm} title="Trim" type=${data.name} text="Of each partition, whole segments whose messages are all older than its newest one are removed." onClose=${() => setAsked(null)}
+      action=${() => trim(data.partitions).then(() => { say("the topic is trimmed"); reload(); })} />` : null}
   <//>`;
 }
