@@ -7,6 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from poe.client import Queue
+from poe.protocol import socket as connect
 from poe.protocol.envelope import encode
 from tests.browser.conftest import View, violations
 from tests.cli.processes import Background
@@ -237,6 +238,62 @@ def test_a_double_click_puts_one_message(view):
         held.pop().continue_()
         page.wait_for_timeout(200)
     page.get_by_text("2 of 2 messages").wait_for()
+
+
+def go_to(page, path):
+    """Lead a tab elsewhere as its back button does: the page is not loaded anew."""
+    page.evaluate("(path) => history.pushState(null, '', path)", f"/console/{path}")
+    page.evaluate("dispatchEvent(new Event('popstate'))")
+
+
+def test_what_is_known_of_one_thing_is_not_shown_as_that_of_another(view):
+    """While that is awaited, and also where it cannot be had."""
+    node = view.console.node
+    held: list[Any] = []
+
+    def hold(route):
+        held.append(route)
+
+    node.create_topic("apart", partitions=2)
+    node.put("apart-0", b"of the first")
+    page = view.show("messages", "of the first", topic="apart-0")
+    page.route("**/api/messages/apart-1*", hold)
+    page.get_by_label("Partition").select_option("apart-1")
+    wait_until(lambda: page.wait_for_timeout(20) or held, 20)
+    assert page.locator("tr.message").count() == 0
+    assert page.get_by_label("Partition").input_value() == "apart-1"
+    while held:
+        held.pop().abort()
+    page.get_by_role("alert").wait_for()
+    assert page.locator("tr.message").count() == 0
+    with connect("127.0.0.1", node.address[1]) as connection:
+        for number, name in enumerate(("known", "other")):
+            made = {"mode": "shared", "topics": [b"apart-%d" % number], "options": {}}
+            connection.control("group_create", group=name, **made)
+    page = view.show("group", "oldest lease", group="known")
+    page.get_by_role("button", name="Reset…").click()
+    page.route("**/api/groups/other", hold)
+    go_to(page, "group?group=other")
+    wait_until(lambda: page.wait_for_timeout(20) or held, 20)
+    assert page.get_by_role("button", name="Pause").count() == 0
+    held.pop().continue_()
+    page.get_by_role("heading", name="other", exact=True).wait_for()
+    assert page.get_by_role("dialog").count() == 0
+    page.unroute_all(behavior="ignoreErrors")
+
+
+def test_a_range_that_is_put_again_stays_that_of_its_partition(view):
+    node = view.console.node
+    node.create_topic("ranged", partitions=2)
+    node.put("ranged-0", b"of the first")
+    page = view.show("messages", "Time and pointer", topic="ranged-1")
+    page.get_by_label("Partition").select_option("ranged-0")
+    page.get_by_text("of the first").wait_for()
+    page.get_by_role("button", name="Put many again…").click()
+    page.go_back()
+    page.get_by_role("heading", name="ranged-1").wait_for()
+    page.get_by_text("There is no message").wait_for()
+    assert page.get_by_role("dialog").count() == 0
 
 
 def test_a_group_is_replayed_in_a_shadow(view):

@@ -86,7 +86,7 @@ export const Link = ({ page, query, children, ...rest }) => html`<a href=${addre
 
 export function useGet(path, params = {}) {
   const key = path === null ? null : JSON.stringify([path, params]);
-  const [state, setState] = useState({ isLoading: true });
+  const [state, setState] = useState({ path: null });
   const [turn, setTurn] = useState(0);
   const asked = useRef(null);
   useEffect(() => {
@@ -95,19 +95,20 @@ export function useGet(path, params = {}) {
     const take = (next) => {
       if (asked.current !== own) return;
       own.isDone = true;
-      setState(next);
+      setState((old) => ({ data: old.path === path ? old.data : undefined, ...next, path, key }));
       if (own.isAgain) setTurn((old) => old + 1);
     };
     get(path, params).then(
-      (data) => take({ data, isLoading: false }),
-      (error) => take((old) => ({ data: old.data, error, isLoading: false })),
+      (data) => take({ data, error: undefined }),
+      (error) => take({ error }),
     );
     return () => { asked.current = null; };
   }, [key, turn]);
   // Who asks again while an answer is awaited gets that one, and then another: where answers take longer than states
   // come, none would ever be shown.
   const reload = () => { if (asked.current && !asked.current.isDone) asked.current.isAgain = true; else setTurn((old) => old + 1); };
-  return { ...state, reload };
+  // What is known of another thing is not of this one, while that is awaited, and where it cannot be had.
+  return { ...(state.path === path ? state : {}), isLoading: state.key !== key, reload };
 }
 
 // One stream for a tab, whatever it shows: browsers allow six connections to a host.

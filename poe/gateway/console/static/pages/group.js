@@ -1,5 +1,5 @@
 import { DeadLetters } from "./dead.js";
-import { html, useState, useGet, useLive, send, go, say, Page, Panel, Button, Badge, Confirm, Dialog, Field, ErrorLine, Empty, Link, Num, Rate, Duration, When, Chart, durationText } from "../kit.js";
+import { html, useState, useEffect, useGet, useLive, send, go, say, Page, Panel, Button, Badge, Confirm, Dialog, Field, ErrorLine, Empty, Link, Num, Rate, Duration, When, Chart, durationText } from "../kit.js";
 
 function Reset({ path, onClose, onDone }) {
   const [to, setTo] = useState("oldest");
@@ -49,6 +49,7 @@ export default function Group({ query }) {
   const path = `groups/${query.group ?? ""}`;
   const { data, error, reload } = useGet(path);
   const [asked, setAsked] = useState(null);
+  useEffect(() => setAsked(null), [path]); // of another one nothing was asked
   const [failed, setFailed] = useState(null);
   useLive("overview", reload);
   if (!data) return html`<${Page} title="Group"><${ErrorLine} error=${error} />${error ? null : html`<p>Loading…</p>`}<//>`;

@@ -101,7 +101,7 @@ export default function Messages({ query }) {
   const [found, setFound] = useState(null);
   const [tailed, setTailed] = useState(null);
   const [isPutting, setIsPutting] = useState(false);
-  const [isAgain, setIsAgain] = useState(false);
+  const [again, setAgain] = useState(null);
   const [chosen, choose] = useState(new Set());
   const [compared, setCompared] = useState(null);
   const [failed, setFailed] = useState(null);
@@ -125,8 +125,10 @@ export default function Messages({ query }) {
   const step = (by) => { const all = [...document.querySelectorAll("tr.message")]; all[Math.max(0, Math.min(all.length - 1, all.indexOf(document.activeElement) + by))]?.focus(); };
   const tail = () => { asked.current += 1; setFound(null); setTailed({ rows: [], skipped: 0, later: null }); };
   useKeys({ j: () => step(1), k: () => step(-1), t: () => (tailed ? setTailed(null) : tail()) }, { "j k": "next and previous message", Enter: "open the message", t: "tail, and back", x: "choose the message" });
-  useEffect(() => { choose(new Set()); setTailed((old) => old && { rows: [], skipped: 0, later: null }); }, [topic]);
+  useEffect(() => { choose(new Set()); setCompared(null); setFailed(null); setTailed((old) => old && { rows: [], skipped: 0, later: null }); }, [topic]);
   useEffect(() => { if (data && data.id !== topic) setQuery({ topic: data.id }); }, [data]); // one partition of that topic
+  const parts = useRef([]);
+  if (data) parts.current = data.partitions; // whoever chooses another one goes on in the same field
   const rows = data?.rows ?? [];
   const marked = [...chosen].sort((one, other) => (BigInt(one) < BigInt(other) ? -1 : 1));
   const putMarked = async () => {
@@ -139,9 +141,9 @@ export default function Messages({ query }) {
     } catch (error) { setFailed(error); }
   };
   const list = tailed ? tailed.rows : found ? found.rows : rows;
-  return html`<${Page} title=${data?.name ?? "Messages"} actions=${html`<${Link} page="topic" query=${{ topic }}>Topic<//>${list.length ? html`<${Button} level="operate" onClick=${() => setIsAgain(true)}>Put many again…<//>` : null}<${Button} main level="operate" onClick=${() => setIsPutting(true)}>Put…<//>`}>
+  return html`<${Page} title=${data?.name ?? "Messages"} actions=${html`<${Link} page="topic" query=${{ topic }}>Topic<//>${list.length ? html`<${Button} level="operate" onClick=${() => setAgain({ topic, name: data?.name ?? topic, first: list[0].pointer, last: list.at(-1).pointer })}>Put many again…<//>` : null}<${Button} main level="operate" onClick=${() => setIsPutting(true)}>Put…<//>`}>
     <${ErrorLine} error=${error ?? failed} />
-    <div class="fields">${data && data.partitions.length > 1 ? html`<${Field} label="Partition"><select value=${topic} onChange=${(event) => go("messages", { topic: event.target.value })}>${data.partitions.map((each) => html`<option value=${each.id}>${each.name}</option>`)}</select><//>` : null}
+    <div class="fields">${parts.current.length > 1 ? html`<${Field} label="Partition"><select value=${topic} onChange=${(event) => go("messages", { topic: event.target.value })}>${parts.current.map((each) => html`<option value=${each.id}>${each.name}</option>`)}</select><//>` : null}
       <button type="button" aria-pressed=${!tailed && !found && (place ?? "newest") === "newest"} onClick=${() => show({ place: undefined })}>Newest</button><button type="button" aria-pressed=${place === "oldest"} onClick=${() => show({ place: "oldest" })}>Oldest</button>
       <button type="button" aria-pressed=${Boolean(tailed)} onClick=${() => (tailed ? setTailed(null) : tail())}>Tail</button>
       <${Field} label="From a time or pointer"><input value=${typed} placeholder="2026-11-24T12:00:00" onInput=${(event) => setTyped(event.target.value)} onChange=${(event) => { const given = event.target.value.trim(); show(given ? { place: "after", at: pointerOf(given) } : { place: undefined }); }} /><//>
@@ -153,12 +155,12 @@ export default function Messages({ query }) {
       ${marked.length ? html`<p class="fields">${marked.length} chosen ${marked.length === 2 ? html`<button type="button" onClick=${() => setCompared(marked)}>Compare</button>` : null}<${Button} level="operate" onClick=${putMarked}>Put again<//><button type="button" onClick=${() => choose(new Set())}>Choose none</button></p>` : null}
       ${tailed ? html`<p><${Badge} state=${tailed.later ? "warn" : "ok"}>${tailed.later ? "paused" : "tailing"}<//> <button type="button" onClick=${() => setTailed({ ...tailed, ...(tailed.later ? { rows: [...tailed.rows, ...tailed.later].slice(-500), later: null } : { later: [] }) })}>${tailed.later ? "Go on" : "Pause"}</button>${tailed.skipped ? ` ${tailed.skipped} came too quickly to be shown.` : ""}</p><${ErrorLine} error=${tailed.error} />` : null}
       ${found ? html`<${ErrorLine} error=${found.error} />${found.failed ? html`<p class="error"><${Num} n=${found.failed} /> messages could not be judged: ${found.reason}</p>` : null}` : null}
-      ${data || found ? html`<${Rows} rows=${list} onOpen=${opened} chosen=${chosen} choose=${choose} caption=${tailed ? "What is put from now on" : found ? `${found.rows.length} found` : `${rows.length} of ${data.total} messages`} />` : null}
+      ${data || found || tailed ? html`<${Rows} rows=${list} onOpen=${opened} chosen=${chosen} choose=${choose} caption=${tailed ? "What is put from now on" : found ? `${found.rows.length} found` : `${rows.length} of ${data.total} messages`} />` : null}
       ${list.length ? null : html`<${Empty}>${tailed ? "Nothing was put yet." : found ? "Nothing was found so far." : "There is no message."}<//>`}
       ${found && found.looked_until ? html`<div class="pager"><span>${found.is_end ? "All of the topic was looked at." : `It has looked up to ${timeText(found.looked_until)}.`}</span>${found.is_end ? null : html`<button type="button" onClick=${() => search(found.looked_until)}>Look on</button>`}</div>` : null}
       ${!tailed && !found && rows.length ? html`<div class="pager"><button type="button" disabled=${rows[0].pointer === data.oldest} onClick=${() => show({ place: "before", at: rows[0].pointer })}>Older</button><button type="button" disabled=${rows.at(-1).pointer === data.newest} onClick=${() => show({ place: "after", at: rows.at(-1).pointer })}>Newer</button></div>` : null}</section>
     ${compared ? html`<${Compare} topic=${topic} pointers=${compared} onClose=${() => setCompared(null)} />` : null}
-    ${isAgain ? html`<${Again} path=${path} topic=${topic} name=${data.name} first=${list[0].pointer} last=${list.at(-1).pointer} onClose=${() => { setIsAgain(false); reload(); }} />` : null}
+    ${again?.topic === topic ? html`<${Again} path=${path} ...${again} onClose=${() => { setAgain(null); reload(); }} />` : null}
     ${open ? html`<${Opened} topic=${topic} pointer=${open} onClose=${() => setQuery({ open: undefined })} />` : null}
     ${isPutting ? html`<${Produce} topic=${topic} isEnveloped=${data?.envelope} onClose=${() => setIsPutting(false)} onDone=${reload} />` : null}<//>`;
 }

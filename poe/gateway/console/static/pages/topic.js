@@ -1,4 +1,4 @@
-import { html, useState, useGet, useLive, send, go, say, Link, Page, Panel, Button, Confirm, ErrorLine, Empty, Bytes, Num, Rate, Duration, When, Chart } from "../kit.js";
+import { html, useState, useEffect, useGet, useLive, send, go, say, Link, Page, Panel, Button, Confirm, ErrorLine, Empty, Bytes, Num, Rate, Duration, When, Chart } from "../kit.js";
 
 // Each by its own newest message: that stays, and the segment that holds it.
 const trim = async (partitions) => {
@@ -10,6 +10,7 @@ export default function Topic({ query }) {
   const { data, error, reload } = useGet(path);
   const past = useGet(`${path}/history`, { range: query.range });
   const [asked, setAsked] = useState(null);
+  useEffect(() => setAsked(null), [path]); // of another one nothing was asked
   useLive("overview", () => { reload(); past.reload(); });
   if (!data) return html`<${Page} title="Topic"><${ErrorLine} error=${error} />${error ? null : html`<p>Loading…</p>`}<//>`;
   const actions = html`<${Link} page="messages" query=${{ topic: data.partitions[0]?.id ?? data.id }}>Messages<//><${Button} danger level="destroy" onClick=${() => setAsked("trim")}>Trim…<//><${Button} danger level="destroy" onClick=${() => setAsked("delete")}>Delete…<//>`;
