@@ -296,6 +296,49 @@ def test_a_range_that_is_put_again_stays_that_of_its_partition(view):
     assert page.get_by_role("dialog").count() == 0
 
 
+def test_a_look_at_what_was_given_before_is_none_at_what_is_given_now(view):
+    """Its answer comes when something else is chosen already."""
+    node = view.console.node
+    node.put_many("looked", [b"x"] * 7)
+    with connect("127.0.0.1", node.address[1]) as connection:
+        made: dict[str, Any] = {"mode": "shared", "topics": [b"looked"], "options": {}}
+        connection.control("group_create", group="lookers", **made)
+    held: list[Any] = []
+
+    def hold(route):
+        held.append(route)
+
+    def look(dialog, text):
+        dialog.get_by_role("button", name="Look").click()
+        wait_until(lambda: page.wait_for_timeout(20) or held, 20)
+        return dialog.get_by_text(text)
+
+    def answer():
+        with page.expect_response("**/api/**"):
+            held.pop().continue_()
+        page.wait_for_timeout(100)
+
+    page = view.show("group", "oldest lease", group="lookers")
+    page.route("**/lookers/reset", hold)
+    page.get_by_role("button", name="Reset…").click()
+    dialog = page.get_by_role("dialog", name="Reset")
+    dialog.get_by_label("To").select_option("newest")
+    seen = look(dialog, "7 skipped")
+    dialog.get_by_label("To").select_option("oldest")
+    answer()
+    assert seen.count() == 0
+    assert dialog.get_by_role("button", name="Reset", exact=True).count() == 0
+    page = view.show("messages", "Time and pointer", topic="looked")
+    page.route("**/looked/again", hold)
+    page.get_by_role("button", name="Put many again…").click()
+    dialog = page.get_by_role("dialog", name="Put many again")
+    seen = look(dialog, "7 messages would be put")
+    dialog.get_by_label("Onto topic").fill("elsewhere")
+    answer()
+    assert seen.count() == 0
+    assert dialog.get_by_role("button", name="Put again").is_disabled()
+
+
 def test_a_group_is_replayed_in_a_shadow(view):
     view.console.node.put("plays", b"one")
     with Queue(url(view.console.node), "plays", group="actors") as queue:

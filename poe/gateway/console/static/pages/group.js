@@ -4,16 +4,17 @@ import { html, useState, useEffect, useGet, useLive, send, go, say, Page, Panel,
 function Reset({ path, onClose, onDone }) {
   const [to, setTo] = useState("oldest");
   const [at, setAt] = useState("");
-  const [seen, setSeen] = useState(null);
+  const [looked, setLooked] = useState(null);
   const [error, setError] = useState(null);
+  const asked = `${to} ${at}`, seen = looked?.asked === asked ? looked : null; // of what was chosen before nothing is known
   const place = () => (to === "time" ? `${Date.parse(`${at}Z`)}000` : to);
   const ask = (dry, force) => send("POST", `${path}/reset`, { to: place(), dry, force });
   const [force, setForce] = useState(false);
   const apply = () => ask(false, force).then(() => { say("the group is reset"); onDone(); onClose(); }, setError);
   return html`<${Dialog} title="Reset" onClose=${onClose}><div class="stack"><${ErrorLine} error=${error} />
-    <div class="fields"><${Field} label="To"><select value=${to} onChange=${(event) => { setTo(event.target.value); setSeen(null); }}><option value="oldest">the oldest message</option><option value="newest">the newest message</option><option value="time">a time</option></select><//>
-      ${to === "time" ? html`<${Field} label="Time (UTC)"><input type="datetime-local" step="0.001" value=${at} onInput=${(event) => { setAt(event.target.value); setSeen(null); }} /><//>` : null}
-      <button type="button" onClick=${() => ask(true, true).then((found) => { setSeen(found); setError(null); }, setError)}>Look</button></div>
+    <div class="fields"><${Field} label="To"><select value=${to} onChange=${(event) => setTo(event.target.value)}><option value="oldest">the oldest message</option><option value="newest">the newest message</option><option value="time">a time</option></select><//>
+      ${to === "time" ? html`<${Field} label="Time (UTC)"><input type="datetime-local" step="0.001" value=${at} onInput=${(event) => setAt(event.target.value)} /><//>` : null}
+      <button type="button" onClick=${() => ask(true, true).then((found) => { setLooked({ ...found, asked }); setError(null); }, setError)}>Look</button></div>
     ${seen ? html`<table><thead><tr><th>Partition</th><th>From</th><th>To</th><th class="number">Messages</th></tr></thead><tbody>${seen.units.map((row) => html`<tr><td>${row.name}</td><td><${When} us=${row.old} /></td><td><${When} us=${row.new} /></td><td class="number">${row.messages < 0 ? `${-row.messages} once more` : `${row.messages} skipped`}</td></tr>`)}</tbody></table>
       ${seen.members ? html`<label><span><input type="checkbox" checked=${force} onChange=${(event) => setForce(event.target.checked)} /> ${seen.members} members are at work: send them away; they join anew</span></label>` : null}<div class="fields"><button type="button" class="danger" disabled=${seen.members && !force} onClick=${apply}>Reset</button></div>` : html`<p class="quiet">Look first what it would mean.</p>`}
     <form method="dialog"><button>Cancel</button></form></div><//>`;

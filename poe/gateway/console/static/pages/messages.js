@@ -74,11 +74,12 @@ function Histogram({ path, turn, onPick }) {
 
 function Again({ path, topic, name, first, last, onClose }) {
   const [given, setGiven] = useState({ after: String(BigInt(first) - 1n), last, to: name });
-  const [seen, setSeen] = useState(null);
+  const [looked, setLooked] = useState(null);
   const [error, setError] = useState(null);
-  const set = (field) => (event) => { setGiven({ ...given, [field]: event.target.value.trim() }); setSeen(null); };
+  const seen = looked?.given === given ? looked : null; // of what was given before nothing is known
+  const set = (field) => (event) => setGiven({ ...given, [field]: event.target.value.trim() });
   const ask = (dry) => send("POST", `${path}/again`, { after: pointerOf(given.after), last: pointerOf(given.last), to: given.to === name ? topic : encodeURIComponent(given.to), dry }); // a name of bytes cannot be typed
-  const look = (event) => { event.preventDefault(); ask(true).then((found) => { setSeen(found); setError(null); }, setError); };
+  const look = (event) => { event.preventDefault(); ask(true).then((found) => { setLooked({ ...found, given }); setError(null); }, setError); };
   const put = () => ask(false).then((found) => { say(`${found.messages} messages put again`); onClose(); }, setError);
   return html`<${Dialog} title="Put many again" onClose=${onClose}><form onSubmit=${look}><p>Messages of a range are put once more, as they are and in their order.</p><${ErrorLine} error=${error} />
     <${Field} label="Behind (pointer or time)"><input required value=${given.after} onInput=${set("after")} /><//><${Field} label="Up to (pointer or time)"><input required value=${given.last} onInput=${set("last")} /><//><${Field} label="Onto topic"><input required value=${given.to} onInput=${set("to")} /><//>
