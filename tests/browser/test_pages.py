@@ -209,6 +209,28 @@ def test_a_range_and_a_choice_are_put_again(view):
     page.get_by_text("6 of 6 messages").wait_for()
 
 
+def test_of_a_choice_that_is_put_again_in_part_only_the_rest_stays_chosen(view):
+    for number in range(3):
+        view.console.node.put("partly", b"message %d" % number)
+    page = view.show("messages", "message 2", topic="partly")
+    asked: list[Any] = []
+
+    def refuse_second(route):
+        asked.append(route.request)
+        route.abort() if len(asked) == 2 else route.continue_()
+
+    page.route("**/partly/again", refuse_second)
+    for box in page.get_by_role("checkbox").all():
+        box.check()
+    page.get_by_role("button", name="Put again", exact=True).click()
+    page.get_by_role("alert").wait_for()
+    page.get_by_text("2 chosen").wait_for()
+    page.get_by_role("button", name="Put again", exact=True).click()
+    page.get_by_text("6 of 6 messages").wait_for()
+    rows = view.console.http.get("messages/partly").json()["rows"]
+    assert [each["preview"] for each in rows] == [f"message {each}" for each in (0, 1, 2, 0, 1, 2)]
+
+
 def test_messages_are_put_again_onto_their_topic_whatever_its_name(view):
     name = b"bytes \xff \\"
     view.console.node.put(name, b"message of bytes")

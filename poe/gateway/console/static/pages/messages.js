@@ -134,12 +134,14 @@ export default function Messages({ query }) {
   const marked = [...chosen].sort((one, other) => (BigInt(one) < BigInt(other) ? -1 : 1));
   const putMarked = async () => {
     try {
-      for (const each of marked) await send("POST", `${path}/again`, { after: String(BigInt(each) - 1n), last: each, to: topic, dry: false });
+      for (const each of marked) {
+        await send("POST", `${path}/again`, { after: String(BigInt(each) - 1n), last: each, to: topic, dry: false });
+        choose((old) => new Set([...old].filter((other) => other !== each))); // it is not put twice where the next one fails
+      }
       say(`${marked.length} messages put again`);
-      choose(new Set());
       setFailed(null);
-      reload();
     } catch (error) { setFailed(error); }
+    reload();
   };
   const list = tailed ? tailed.rows : found ? found.rows : rows;
   return html`<${Page} title=${data?.name ?? "Messages"} actions=${html`<${Link} page="topic" query=${{ topic }}>Topic<//>${list.length ? html`<${Button} level="operate" onClick=${() => setAgain({ topic, name: data?.name ?? topic, first: list[0].pointer, last: list.at(-1).pointer })}>Put many again…<//>` : null}<${Button} main level="operate" onClick=${() => setIsPutting(true)}>Put…<//>`}>
