@@ -1,6 +1,7 @@
 """What single pages do, with much in them and with hostile things in them, in a real browser."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -172,6 +173,57 @@ def test_messages_are_found_by_fields_and_two_are_compared(view):
     page.get_by_label("Find").fill("body.amount ==")
     page.keyboard.press("Enter")
     page.get_by_role("alert").get_by_text("at character").wait_for()
+
+
+def test_whoever_asks_the_same_again_gets_what_there_is_by_now(view):
+    node = view.console.node
+    node.put("asked", b"needle 1")
+    page = view.show("messages", "needle 1", topic="asked")
+    node.put("asked", b"needle 2")
+    page.get_by_role("button", name="Newest").click()
+    page.get_by_text("2 of 2 messages").wait_for()
+    page.get_by_label("Find").fill("needle")
+    page.keyboard.press("Enter")
+    page.get_by_text("2 found").wait_for()
+    node.put("asked", b"needle 3")
+    page.get_by_role("button", name="Find").click()
+    page.get_by_text("3 found").wait_for()
+    page.get_by_role("button", name="Tail").click()
+    page.get_by_text("tailing").wait_for()
+    page.get_by_role("button", name="Find").click()
+    page.get_by_text("3 found").wait_for()
+    page = view.show("follow", "3 messages in 1 topics", text="needle")
+    node.put("asked", b"needle 4")
+    page.get_by_role("button", name="Follow").click()
+    page.get_by_text("4 messages in 1 topics").wait_for()
+    page = view.show("instant", "needle 4", filter="asked")
+    node.put("asked", b"needle 5")
+    page.get_by_role("button", name="Now").click()
+    page.get_by_text("needle 5").wait_for()
+
+
+def test_what_a_search_has_found_stays_where_it_cannot_look_on(view):
+    page = view.show("messages", "Time and pointer", topic="orders")
+    error = {"name": "RequestRefused", "code": 902, "message": "other filters are at work"}
+    row = {"pointer": "17", "bytes": 1, "key": None, "form": "text", "preview": "found before"}
+    answers: Iterator[dict[str, Any]] = iter(
+        [
+            {"json": {"rows": [row], "looked_until": "17", "is_end": False}},
+            {"json": {"error": error}, "status": 503},
+            {"json": {"rows": [], "looked_until": "18", "is_end": True}},
+        ]
+    )
+    page.route("**/search?*", lambda route: route.fulfill(**next(answers)))
+    page.get_by_label("Find").fill("anything")
+    page.keyboard.press("Enter")
+    page.get_by_text("found before").wait_for()
+    page.get_by_role("button", name="Look on").click()
+    page.get_by_role("alert").get_by_text("other filters are at work").wait_for()
+    page.get_by_text("found before").wait_for()
+    page.get_by_role("button", name="Look on").click()
+    page.get_by_text("All of the topic was looked at").wait_for()
+    page.get_by_text("found before").wait_for()
+    assert page.get_by_role("alert").count() == 0
 
 
 def test_numbers_are_shown_as_they_are_written_and_compared_so(view):

@@ -118,10 +118,13 @@ export default function Messages({ query }) {
   const search = (after) => {
     const own = asked.current += 1, take = (next) => own === asked.current && setFound(next); // of two that run the last counts
     get(`${path}/search`, { text, kind, after }).then(
-      (more) => take((old) => ({ ...more, rows: [...(after ? old?.rows ?? [] : []), ...more.rows], failed: (after ? old?.failed ?? 0 : 0) + (more.failed ?? 0), reason: more.reason || old?.reason })), (failed) => take({ rows: [], is_end: true, error: failed }));
+      (more) => take((old) => ({ ...more, rows: [...(after ? old?.rows ?? [] : []), ...more.rows], failed: (after ? old?.failed ?? 0 : 0) + (more.failed ?? 0), reason: more.reason || old?.reason })),
+      (failed) => take((old) => ({ ...(after ? old : { rows: [], is_end: true }), error: failed }))); // what was found before stays, and where it was
   };
   useEffect(() => { asked.current += 1; setFound(null); if (text) search(); }, [topic, text, kind]);
-  const show = (patch) => { setTailed(null); setQuery({ text: undefined, kind: undefined, at: undefined, ...patch }); };
+  // Whoever says the same again means what there is by now.
+  const find = (given) => { setTailed(null); if (given.text && given.text === text && given.kind === kind) search(); else setQuery(given); };
+  const show = (patch) => { setTailed(null); reload(); setQuery({ text: undefined, kind: undefined, at: undefined, ...patch }); };
   const opened = (pointer) => setQuery({ open: pointer });
   const step = (by) => { const all = [...document.querySelectorAll("tr.message")]; all[Math.max(0, Math.min(all.length - 1, all.indexOf(document.activeElement) + by))]?.focus(); };
   const tail = () => { asked.current += 1; setFound(null); setTailed({ rows: [], skipped: 0, later: null }); };
@@ -150,9 +153,9 @@ export default function Messages({ query }) {
       <button type="button" aria-pressed=${!tailed && !found && (place ?? "newest") === "newest"} onClick=${() => show({ place: undefined })}>Newest</button><button type="button" aria-pressed=${place === "oldest"} onClick=${() => show({ place: "oldest" })}>Oldest</button>
       <button type="button" aria-pressed=${Boolean(tailed)} onClick=${() => (tailed ? setTailed(null) : tail())}>Tail</button>
       <${Field} label="From a time or pointer"><input value=${typed} placeholder="2026-11-24T12:00:00" onInput=${(event) => setTyped(event.target.value)} onChange=${(event) => { const given = event.target.value.trim(); show(given ? { place: "after", at: pointerOf(given) } : { place: undefined }); }} /><//>
-      <${Field} label="Find"><input type="search" class="wide" placeholder=${KINDS.find(([each]) => each === wanted.kind)[2]} value=${wanted.text} onInput=${(event) => setWanted({ ...wanted, text: event.target.value })} onKeyDown=${(event) => event.key === "Enter" && setQuery({ ...wanted, text: event.target.value })} /><//>
+      <${Field} label="Find"><input type="search" class="wide" placeholder=${KINDS.find(([each]) => each === wanted.kind)[2]} value=${wanted.text} onInput=${(event) => setWanted({ ...wanted, text: event.target.value })} onKeyDown=${(event) => event.key === "Enter" && find({ ...wanted, text: event.target.value })} /><//>
       <${Field} label="as"><select value=${wanted.kind} onChange=${(event) => setWanted({ ...wanted, kind: event.target.value })}>${KINDS.map(([each, words]) => html`<option value=${each} selected=${each === wanted.kind}>${words}</option>`)}</select><//>
-      <button type="button" onClick=${() => setQuery({ ...wanted })}>Find</button>
+      <button type="button" onClick=${() => find(wanted)}>Find</button>
       ${["jsonl", "parquet"].map((each) => html`<a href=${`/console/api/${path}/dump?as=${each}&after=${place === "after" ? at ?? 0 : 0}&limit=${DUMPED_MAX}`} download>Dump as ${each === "jsonl" ? "JSONL" : "Parquet"}</a>`)}</div>
     <section aria-label="Messages">${data && !tailed && !found ? html`<${Histogram} path=${path} turn=${data.newest} onPick=${(us) => show({ place: "after", at: us })} />` : null}
       ${marked.length ? html`<p class="fields">${marked.length} chosen ${marked.length === 2 ? html`<button type="button" onClick=${() => setCompared(marked)}>Compare</button>` : null}<${Button} level="operate" onClick=${putMarked}>Put again<//><button type="button" onClick=${() => choose(new Set())}>Choose none</button></p>` : null}
