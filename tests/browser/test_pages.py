@@ -370,6 +370,39 @@ def test_a_range_that_is_put_again_stays_that_of_its_partition(view):
     assert page.get_by_role("dialog").count() == 0
 
 
+def test_an_answer_that_comes_late_leads_nobody_back(view):
+    """Whoever has gone on to another page meanwhile stays there."""
+    node = view.console.node
+    node.put("left", b"old")
+    page = view.page
+    held: list[Any] = []
+
+    def hold(route):
+        held.append(route) if route.request.method != "GET" else route.continue_()
+
+    def leave():
+        wait_until(lambda: page.wait_for_timeout(20) or held, 20)
+        go_to(page, "dryrun")
+        page.get_by_label("Rules, as in a file .toml").fill("typed meanwhile")
+        with page.expect_response("**/api/**"):
+            held.pop().continue_()
+        page.wait_for_timeout(200)
+        assert page.get_by_label("Rules, as in a file .toml").input_value() == "typed meanwhile"
+
+    page.route("**/left*", hold)
+    view.show("messages", "old", topic="left")
+    page.locator("tr.message").first.click()
+    page.get_by_role("button", name="Put again…").click()
+    page.get_by_role("button", name="Put", exact=True).click()
+    leave()
+    view.show("topic", "Partitions", topic="left")
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_label("Type left to go on").fill("left")
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    leave()
+    assert b"left" not in node.topics()
+
+
 def test_a_look_at_what_was_given_before_is_none_at_what_is_given_now(view):
     """Its answer comes when something else is chosen already."""
     node = view.console.node

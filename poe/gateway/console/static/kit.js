@@ -72,9 +72,14 @@ export function usePlace() {
   }, []);
   return now;
 }
+// What is answered late leads nobody back, or away, who has gone elsewhere meanwhile.
 export function useQuery() {
   const { page, query } = usePlace();
-  return [query, (patch) => go(page, { ...query, ...patch }, true)];
+  return [query, (patch) => { const now = place(); if (now.page === page) go(page, { ...now.query, ...patch }, true); }];
+}
+export function goFrom() {
+  const here = location.href;
+  return (page, query) => { if (location.href === here) go(page, query); };
 }
 export const Link = ({ page, query, children, ...rest }) => html`<a href=${address(page, query)} ...${rest} onClick=${(event) => {
   if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;

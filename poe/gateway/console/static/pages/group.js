@@ -1,5 +1,5 @@
 import { DeadLetters } from "./dead.js";
-import { html, useState, useEffect, useGet, useLive, send, go, say, Page, Panel, Button, Badge, Confirm, Dialog, Field, ErrorLine, Empty, Link, Num, Rate, Duration, When, Chart, durationText } from "../kit.js";
+import { html, useState, useEffect, useGet, useLive, send, goFrom, say, Page, Panel, Button, Badge, Confirm, Dialog, Field, ErrorLine, Empty, Link, Num, Rate, Duration, When, Chart, durationText } from "../kit.js";
 
 function Reset({ path, onClose, onDone }) {
   const [to, setTo] = useState("oldest");
@@ -36,8 +36,8 @@ function Shadow({ path, name, onClose }) {
   const [error, setError] = useState(null);
   const make = (event) => {
     event.preventDefault();
-    const to = given.to === "time" ? `${Date.parse(`${given.at}Z`)}000` : given.to;
-    send("POST", `${path}/shadow`, { name: given.name, to }).then((made) => { say(`group ${made.name} is made`); go("group", { group: made.id }); onClose(); }, setError);
+    const next = goFrom(), to = given.to === "time" ? `${Date.parse(`${given.at}Z`)}000` : given.to;
+    send("POST", `${path}/shadow`, { name: given.name, to }).then((made) => { say(`group ${made.name} is made`); onClose(); next("group", { group: made.id }); }, setError);
   };
   return html`<${Dialog} title="Replay in a shadow" onClose=${onClose}><form onSubmit=${make}><p>A group of its own for the same topics: whoever joins it reads again what you say, and ${name} and its members notice nothing.</p><${ErrorLine} error=${error} />
     <${Field} label="Its name"><input required value=${given.name} onInput=${(event) => setGiven({ ...given, name: event.target.value })} /><//>
@@ -67,5 +67,5 @@ export default function Group({ query }) {
     ${data.mode === "shared" || data.name.startsWith("mapping.") ? html`<${DeadLetters} path=${path} name=${data.name} />` : null}
     ${asked === "shadow" ? html`<${Shadow} path=${path} name=${data.name} onClose=${() => setAsked(null)} />` : null}
     ${asked === "reset" ? html`<${Reset} path=${path} onClose=${() => setAsked(null)} onDone=${reload} />` : null}
-    ${asked === "delete" ? html`<${Confirm} title="Delete" type=${data.name} text="Its positions will be gone; its members are told." onClose=${() => setAsked(null)} action=${(name) => send("DELETE", path, { name }).then(() => { say("the group is deleted"); go("groups"); })} />` : null}<//>`;
+    ${asked === "delete" ? html`<${Confirm} title="Delete" type=${data.name} text="Its positions will be gone; its members are told." onClose=${() => setAsked(null)} action=${(name) => { const next = goFrom(); return send("DELETE", path, { name }).then(() => { say("the group is deleted"); next("groups"); }); }} />` : null}<//>`;
 }

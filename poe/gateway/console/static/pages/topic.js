@@ -1,4 +1,4 @@
-import { html, useState, useEffect, useGet, useLive, send, go, say, Link, Page, Panel, Button, Confirm, ErrorLine, Empty, Bytes, Num, Rate, Duration, When, Chart } from "../kit.js";
+import { html, useState, useEffect, useGet, useLive, send, goFrom, say, Link, Page, Panel, Button, Confirm, ErrorLine, Empty, Bytes, Num, Rate, Duration, When, Chart } from "../kit.js";
 
 // Each by its own newest message: that stays, and the segment that holds it.
 const trim = async (partitions) => {
@@ -28,7 +28,7 @@ export default function Topic({ query }) {
       <tbody>${data.segments.map((each) => html`<tr><td>${{ w: "writer", r: "reader", h: "hibernating" }[each.role] ?? each.role}</td><td class="number"><${Num} n=${each.messages} /></td><td class="number"><${Bytes} n=${each.bytes} /></td><td><${When} us=${each.oldest} /></td><td><${When} us=${each.newest} /></td></tr>`)}</tbody></table></div><//>
     <${Panel} title="Properties"><table><tbody>${Object.entries(data.properties).map(([name, value]) => html`<tr><td>${name}</td><td>${value === null ? html`<span class="quiet">the node's</span>` : JSON.stringify(value)}</td></tr>`)}</tbody></table><//>
     ${asked === "delete" ? html`<${Confirm} title="Delete" type=${data.name} text="All messages of this topic will be gone." onClose=${() => setAsked(null)}
-      action=${(name) => send("DELETE", path, { name }).then(() => { say(`topic ${data.name} is deleted`); go("topics"); })} />` : null}
+      action=${(name) => { const next = goFrom(); return send("DELETE", path, { name }).then(() => { say(`topic ${data.name} is deleted`); next("topics"); }); }} />` : null}
     ${asked === "trim" ? html`<${Confirm} title="Trim" type=${data.name} text="Of each partition, whole segments whose messages are all older than its newest one are removed." onClose=${() => setAsked(null)}
       action=${() => trim(data.partitions).then(() => { say("the topic is trimmed"); reload(); })} />` : null}
   <//>`;
