@@ -356,6 +356,33 @@ def test_what_is_known_of_one_thing_is_not_shown_as_that_of_another(view):
     page.unroute_all(behavior="ignoreErrors")
 
 
+def test_what_has_not_come_is_not_told_to_be_nothing(view):
+    page = view.page
+    held: list[Any] = []
+
+    def hold(route):
+        held.append(route)
+
+    def show(path, name, **query):
+        held.clear()
+        page.route(path, hold)
+        view.show(name, **query)
+        wait_until(lambda: page.wait_for_timeout(20) or held, 20)
+
+    give_up(view.console.node, "missed", "missers", "no way")
+    show("**/messages/missed?*", "messages", topic="missed", place="oldest")
+    assert page.get_by_text("There is no message").count() == 0
+    held[0].continue_()
+    page.get_by_text("lost work").wait_for()
+    show("**/missers/dead", "group", group="missers")
+    page.get_by_role("heading", name="Dead letters").wait_for()
+    assert page.get_by_text("There is none to deal with").count() == 0
+    show("**/api/deeds", "health")
+    page.get_by_role("heading", name="What was done with this console").wait_for()
+    assert page.get_by_text("Nothing.", exact=True).count() == 0
+    page.unroute_all(behavior="ignoreErrors")
+
+
 def test_a_range_that_is_put_again_stays_that_of_its_partition(view):
     node = view.console.node
     node.create_topic("ranged", partitions=2)
