@@ -38,6 +38,40 @@ def test_a_wrong_token_is_told_and_another_can_be_pasted(chromium, console):
     context.close()
 
 
+def test_the_next_url_logs_in_also_where_it_is_opened_in_the_tab_of_a_used_one(chromium, console):
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(f"{console.base}/console/login#used")
+    page.get_by_role("alert").get_by_text("this token is of no use").wait_for()
+    page.goto(f"{console.base}/console/login#{console.token}")
+    page.get_by_text("All is well").wait_for()
+    console.read_token()
+    context.close()
+
+
+def test_a_tab_sees_that_somebody_has_logged_in_in_another_one(chromium, console):
+    context = chromium.new_context()
+    page, other = context.new_page(), context.new_page()
+    page.goto(f"{console.base}/console/topics")
+    page.get_by_label("URL or token").wait_for()
+    other.goto(f"{console.base}/console/login#{console.token}")
+    other.get_by_text("All is well").wait_for()
+    console.read_token()
+    page.evaluate("dispatchEvent(new Event('focus'))")  # as when one comes back to it
+    page.get_by_role("heading", name="Topics").wait_for()
+    context.close()
+
+
+def test_a_page_that_cannot_be_loaded_says_so_and_can_be_tried_again(view):
+    page = view.page
+    page.route("**/pages/tree.js", lambda route: route.abort())
+    page.goto(f"{view.console.base}/console/tree")
+    page.get_by_role("alert").get_by_text("Failed to fetch").wait_for()
+    page.unroute("**/pages/tree.js")
+    page.get_by_role("button", name="Try again").click()
+    page.get_by_text("scrubber").first.wait_for()
+
+
 @pytest.mark.parametrize(
     ("page", "query", "text"),
     [

@@ -25,15 +25,22 @@ const loaded = new Map();
 function Login({ kind, onDone }) {
   const [error, setError] = useState(null);
   const [given, setGiven] = useState({ user: "", password: "" });
-  const [token, setToken] = useState(location.hash.slice(1));
+  const [token, setToken] = useState("");
   const enter = (body) => send("POST", "login", body).then(() => {
     if (location.pathname.endsWith("/login")) go("overview", {}, true);
     onDone();
   }, setError);
   useEffect(() => {
-    if (kind !== "token" || !token) return;
-    history.replaceState(null, "", location.pathname);
-    enter({ token });
+    const take = () => {
+      const given = location.hash.slice(1);
+      if (kind !== "token" || !given) return;
+      history.replaceState(null, "", location.pathname);
+      setToken(given);
+      enter({ token: given });
+    };
+    take();
+    addEventListener("hashchange", take); // the next URL in the same tab: it differs in the token alone, and so loads nothing
+    return () => removeEventListener("hashchange", take);
   }, []);
   const submit = (event) => { event.preventDefault(); enter(kind === "user" ? given : { token: token.split("#").at(-1).trim() }); };
   return html`<main class="page"><section class="narrow"><h1>Poe</h1><${ErrorLine} error=${error} /><form class="stack" onSubmit=${submit}>
@@ -60,6 +67,7 @@ function App() {
   const { page, query } = usePlace();
   const [state, setState] = useState(null);
   const [error, setError] = useState(null);
+  const [broken, setBroken] = useState({});
   const [, setTurn] = useState(0);
   const [isHelping, setIsHelping] = useState(false);
   const [said, setSaid] = useState("");
@@ -68,14 +76,16 @@ function App() {
     look();
     setAnnouncer(setSaid);
     theme(localStorage.getItem("poe-theme"));
+    const back = () => session.level === "none" && look(); // somebody may have logged in in another tab
     addEventListener("poe-logged-out", look);
-    return () => removeEventListener("poe-logged-out", look);
+    addEventListener("focus", back);
+    return () => { removeEventListener("poe-logged-out", look); removeEventListener("focus", back); };
   }, []);
   useEffect(() => { if (page === "login" && state && state.level !== "none") go("overview", {}, true); }, [page, state]);
   const entry = PAGES.find((each) => each.page === page);
   useEffect(() => {
     if (!entry || loaded.has(page)) return;
-    import(`./pages/${page}.js`).then(({ default: Shown }) => { loaded.set(page, Shown); setTurn((old) => old + 1); }, setError);
+    import(`./pages/${page}.js`).then(({ default: Shown }) => { loaded.set(page, Shown); setTurn((old) => old + 1); }, (why) => setBroken({ page, why }));
   }, [page]);
   const gone = { pending: false };
   const keys = { "?": () => setIsHelping(true), "/": () => document.querySelector("input[type=search]")?.focus(), g: () => {
@@ -101,7 +111,8 @@ function App() {
       <button type="button" aria-pressed=${isUtc()} onClick=${() => { localStorage.setItem("poe-utc", isUtc() ? "0" : "1"); setTurn((old) => old + 1); dispatchEvent(new Event("poe-place")); }}>Times in UTC</button>
       <button type="button" onClick=${() => setIsHelping(true)}>Shortcuts (?)</button>
       <button type="button" onClick=${() => send("POST", "logout", {}).then(look, look)}>Log out</button></div></nav>
-    ${!entry ? html`<${Page} title="There is no such page"><${Link} page="overview">To the overview<//><//>` : Shown ? html`<${Shown} key=${page} query=${query} />` : html`<main class="page"><p>Loading…</p></main>`}
+    ${!entry ? html`<${Page} title="There is no such page"><${Link} page="overview">To the overview<//><//>` : Shown ? html`<${Shown} key=${page} query=${query} />`
+      : broken.page === page ? html`<${Page} title=${entry.title}><${ErrorLine} error=${broken.why} /><button type="button" onClick=${() => location.reload()}>Try again</button><//>` : html`<main class="page"><p>Loading…</p></main>`}
     <div class="hidden" aria-live="polite">${said}</div>
     ${isHelping ? html`<${Help} onClose=${() => setIsHelping(false)} />` : null}`;
 }
