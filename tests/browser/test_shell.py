@@ -346,6 +346,26 @@ def test_a_search_that_is_answered_during_a_tail_is_not_shown_in_it(view):
     assert shown.count() == 0
 
 
+def test_a_stream_on_which_nothing_comes_is_opened_anew_and_the_page_says_so(view):
+    """As where a network was changed: here nothing comes, and time goes on by the test."""
+    page = view.page
+    streams: list[Any] = []
+
+    def hold(route):
+        streams.append(route)
+
+    page.clock.install()
+    view.show("messages", "Time and pointer", topic="orders")
+    page.route("**/api/stream*", hold)
+    page.keyboard.press("t")
+    wait_until(lambda: page.wait_for_timeout(20) or streams, 20)
+    page.get_by_text("tailing").wait_for()
+    page.clock.fast_forward(46_000)
+    page.get_by_text("not of now").wait_for()
+    wait_until(lambda: page.wait_for_timeout(20) or len(streams) > 1, 20)
+    page.unroute_all(behavior="ignoreErrors")
+
+
 def test_one_gets_about_by_keys_alone(view):
     page = view.show("overview", "All is well")
     page.keyboard.press("g")

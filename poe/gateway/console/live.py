@@ -84,7 +84,8 @@ class Stream:
                 async with asyncio.timeout(HEARTBEAT_S):
                     await self._changed.wait()
             except TimeoutError:
-                yield b":\n\n"  # so that a browser that has gone is noticed
+                # So that a browser that has gone is noticed, and one knows that this is there.
+                yield b"event: beat\ndata: {}\n\n"
                 continue
             self._changed.clear()
             pending, self._pending = self._pending, {}

@@ -6,6 +6,7 @@ import re
 import httpx
 import pytest
 
+from poe.gateway.console.live import Stream
 from poe.gateway.console.sessions import IDLE_S
 from poe.node import Node
 from tests.gateway.console.conftest import Shown
@@ -166,6 +167,13 @@ def first_state(console):
         state = json.loads(next(lines).removeprefix("data: "))
     assert event == "event: overview"
     return state
+
+
+async def test_a_stream_on_which_nothing_happens_tells_pages_that_it_is_there(monkeypatch):
+    monkeypatch.setattr("poe.gateway.console.live.HEARTBEAT_S", 0.0)
+    events = Stream({}).events()
+    assert (await anext(events)).startswith(b"retry: ")
+    assert await anext(events) == b"event: beat\ndata: {}\n\n"
 
 
 @pytest.mark.parametrize("query", ["", "view=nothing", "view=overview%0a", "view=overview&" * 21])

@@ -117,18 +117,28 @@ export function useGet(path, params = {}) {
 }
 
 // One stream for a tab, whatever it shows: browsers allow six connections to a host.
-const live = { views: new Map(), source: null, timer: 0, at: "" };
+const live = { views: new Map(), source: null, timer: 0, quiet: 0, at: "" };
+// The console sends something each 15 s. Of a way that was cut, as where a network was changed, no browser is told.
+const QUIET_S = 45;
+function heard() {
+  clearTimeout(live.quiet);
+  live.quiet = setTimeout(() => { for (const view of live.views.keys()) tellLive(view, { isStale: true }); connectLive(); }, QUIET_S * 1000);
+}
 function connectLive() {
   clearTimeout(live.timer);
   live.timer = setTimeout(() => {
     live.source?.close();
     live.source = null;
+    clearTimeout(live.quiet);
     if (!live.views.size || document.hidden) return;
     const query = [...live.views.keys()].map((view) => `view=${encodeURIComponent(view)}`).join("&");
     const source = new EventSource(`${API}stream?${query}${live.at ? `&resume=${encodeURIComponent(live.at)}` : ""}`);
     live.source = source;
+    heard();
+    source.addEventListener("beat", heard);
     for (const view of live.views.keys()) {
       source.addEventListener(view, (event) => {
+        heard();
         live.at = event.lastEventId || live.at; // where views of single things are, for a stream that is opened anew
         tellLive(view, { isStale: false, ...split(JSON.parse(event.data)) });
       });

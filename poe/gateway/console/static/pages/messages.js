@@ -109,7 +109,7 @@ export default function Messages({ query }) {
   const shownFrom = place === "after" ? at ?? "" : "", [typed, setTyped] = useState(shownFrom);
   useLayoutEffect(() => setTyped(shownFrom), [shownFrom]); // at once: later it would take what is typed meanwhile
   const [wanted, setWanted] = useState({ text: text ?? "", kind: kind ?? "text" });
-  useLive(tailed ? `tail:${topic}` : null, ({ data: more, error: failed }) => setTailed((old) => {
+  const { isStale } = useLive(tailed ? `tail:${topic}` : null, ({ data: more, error: failed }) => setTailed((old) => {
     if (!old || !more) return old && { ...old, error: failed };
     const name = old.later ? "later" : "rows", all = [...old[name], ...more.rows]; // what comes while it is paused is shown then
     return { ...old, [name]: all.slice(-500), skipped: old.skipped + more.skipped + (old.later ? Math.max(0, all.length - 500) : 0), error: undefined };
@@ -159,7 +159,7 @@ export default function Messages({ query }) {
       ${["jsonl", "parquet"].map((each) => html`<a href=${`/console/api/${path}/dump?as=${each}&after=${place === "after" ? at ?? 0 : 0}&limit=${DUMPED_MAX}`} download>Dump as ${each === "jsonl" ? "JSONL" : "Parquet"}</a>`)}</div>
     <section aria-label="Messages">${data && !tailed && !found ? html`<${Histogram} path=${path} turn=${data.newest} onPick=${(us) => show({ place: "after", at: us })} />` : null}
       ${marked.length ? html`<p class="fields">${marked.length} chosen ${marked.length === 2 ? html`<button type="button" onClick=${() => setCompared(marked)}>Compare</button>` : null}<${Button} level="operate" onClick=${putMarked}>Put again<//><button type="button" onClick=${() => choose(new Set())}>Choose none</button></p>` : null}
-      ${tailed ? html`<p><${Badge} state=${tailed.later ? "warn" : "ok"}>${tailed.later ? "paused" : "tailing"}<//> <button type="button" onClick=${() => setTailed({ ...tailed, ...(tailed.later ? { rows: [...tailed.rows, ...tailed.later].slice(-500), later: null } : { later: [] }) })}>${tailed.later ? "Go on" : "Pause"}</button>${tailed.skipped ? ` ${tailed.skipped} came too quickly to be shown.` : ""}</p><${ErrorLine} error=${tailed.error} />` : null}
+      ${tailed ? html`<p><${Badge} state=${tailed.later || isStale ? "warn" : "ok"}>${tailed.later ? "paused" : isStale ? "not of now" : "tailing"}<//> <button type="button" onClick=${() => setTailed({ ...tailed, ...(tailed.later ? { rows: [...tailed.rows, ...tailed.later].slice(-500), later: null } : { later: [] }) })}>${tailed.later ? "Go on" : "Pause"}</button>${tailed.skipped ? ` ${tailed.skipped} came too quickly to be shown.` : ""}</p><${ErrorLine} error=${tailed.error} />` : null}
       ${found ? html`<${ErrorLine} error=${found.error} />${found.failed ? html`<p class="error"><${Num} n=${found.failed} /> messages could not be judged: ${found.reason}</p>` : null}` : null}
       ${data || found || tailed ? html`<${Rows} rows=${list} onOpen=${opened} chosen=${chosen} choose=${choose} caption=${tailed ? "What is put from now on" : found ? `${found.rows.length} found` : `${rows.length} of ${data.total} messages`} />` : null}
       ${list.length || !(data || found || tailed) ? null : html`<${Empty}>${tailed ? "Nothing was put yet." : found ? "Nothing was found so far." : "There is no message."}<//>`}
