@@ -226,6 +226,21 @@ def test_what_a_search_has_found_stays_where_it_cannot_look_on(view):
     assert page.get_by_role("alert").count() == 0
 
 
+def test_a_message_is_shown_in_the_form_that_is_chosen(view):
+    view.console.node.put("formed", b'{"n":1}')
+    page = view.show("messages", "Time and pointer", topic="formed")
+    page.locator("tr.message").first.click()
+    dialog = page.get_by_role("dialog")
+    for form, text in (
+        ("hex", "7b 22 6e 22"),
+        ("text", '{"n":1}'),
+        ("json", '"n": 1'),
+        ("msgpack", "cannot be shown as msgpack"),
+    ):
+        dialog.get_by_label("Shown as").select_option(form)
+        dialog.get_by_text(text).wait_for()
+
+
 def test_numbers_are_shown_as_they_are_written_and_compared_so(view):
     for number in ("12345678901234567890", "12345678901234567891"):
         view.console.node.put("numbered", b'{"id": %s, "part": 1.0}' % number.encode())
@@ -281,6 +296,28 @@ def test_of_a_choice_that_is_put_again_in_part_only_the_rest_stays_chosen(view):
     page.get_by_text("6 of 6 messages").wait_for()
     rows = view.console.http.get("messages/partly").json()["rows"]
     assert [each["preview"] for each in rows] == [f"message {each}" for each in (0, 1, 2, 0, 1, 2)]
+
+
+def test_a_message_that_is_edited_keeps_its_key_however_it_is_shown(view):
+    view.console.node.create_topic("keyed", envelope=True)
+    given = {"key": "ann", "value": "before", "headers": {"trace": "7"}}
+    assert view.console.http.post("messages/keyed", json=given).status_code == 200
+    # By http from elsewhere there is no clipboard.
+    view.context.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    page = view.show("messages", "before", topic="keyed")
+    page.locator("tr.message").first.click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Put again…").click()
+    assert dialog.get_by_role("button", name="Copy").count() == 0
+    dialog.get_by_label("Value").fill("after")
+    with page.expect_response("**/value?*as=hex"):
+        dialog.get_by_label("Shown as").select_option("hex")
+    page.wait_for_timeout(100)
+    dialog.get_by_role("button", name="Put", exact=True).click()
+    dialog.wait_for(state="detached")
+    pointer = view.console.http.get("messages/keyed").json()["rows"][-1]["pointer"]
+    told = view.console.http.get("messages/keyed/value", params={"pointer": pointer}).json()
+    assert (told["key"], told["text"], told["headers"]) == ("ann", "after", {"trace": "7"})
 
 
 def test_messages_are_put_again_onto_their_topic_whatever_its_name(view):

@@ -25,19 +25,21 @@ function Opened({ topic, pointer, onClose }) {
   const { data, error } = useGet(`messages/${topic}/value`, { pointer, as: form });
   const [edited, setEdited] = useState(null);
   const [failed, setFailed] = useState(null);
-  const again = () => send("POST", `messages/${topic}`, { value: edited, ...(data.key == null ? {} : { key: data.key }), ...(data.headers && Object.keys(data.headers).length ? { headers: data.headers } : {}) })
+  // Of the form in which it is edited: others tell no key and no headers.
+  const edit = () => setEdited({ value: data.text, ...(data.key == null ? {} : { key: data.key }), ...(data.headers && Object.keys(data.headers).length ? { headers: data.headers } : {}) });
+  const again = () => send("POST", `messages/${topic}`, edited)
     .then((found) => { say(`put again at ${found.pointer}`); onClose(); }, setFailed);
   const text = data ? pretty(data, form) : "";
   return html`<${Dialog} title=${`Message ${pointer}`} onClose=${onClose}><div class="stack"><${ErrorLine} error=${error ?? failed} />
     ${data ? html`<div>${timeText(pointer)}, <${Bytes} n=${data.bytes} />${data.is_cut ? " (the first 1 MiB is shown)" : ""}${data.is_tombstone ? ", a tombstone" : ""}</div>
       ${data.error ? html`<p class="error">${data.error}</p>` : null}
       ${data.key !== undefined ? html`<div>key <code>${data.key ?? "none"}</code>${Object.entries(data.headers ?? {}).map(([name, value]) => html`, ${name} <code>${value}</code>`)}</div>` : null}
-      <div class="fields"><${Field} label="Shown as"><select value=${form} onChange=${(event) => setForm(event.target.value)}>${FORMS.map((each) => html`<option selected=${each === form}>${each}</option>`)}</select><//>
-        <button type="button" onClick=${() => navigator.clipboard.writeText(text).then(() => say("copied"))}>Copy</button>
+      <div class="fields"><${Field} label="Shown as"><select value=${form} onChange=${(event) => setForm(event.target.value)}>${FORMS.map((each) => html`<option value=${each} selected=${each === form}>${each}</option>`)}</select><//>
+        ${navigator.clipboard ? html`<button type="button" onClick=${() => navigator.clipboard.writeText(text).then(() => say("copied"), setFailed)}>Copy</button>` : null}
         <a href=${`/console/api/messages/${topic}/raw?pointer=${pointer}`} download>Download</a>
         ${data.key ? html`<${Link} page="follow" query=${{ text: data.key, at: pointer }}>Follow its key<//>` : null}<${Link} page="instant" query=${{ time_us: pointer }}>All topics then<//>
-        ${edited === null && data.is_exact ? html`<${Button} level="operate" onClick=${() => setEdited(data.text)}>Put again…<//>` : null}</div>
-      ${edited === null ? html`<pre tabindex="0">${text}</pre>` : html`<${Field} label="Value"><textarea rows="10" value=${edited} onInput=${(event) => setEdited(event.target.value)} /><//><div class="fields"><button type="button" class="main" onClick=${again}>Put</button></div>`}` : null}
+        ${edited === null && data.is_exact ? html`<${Button} level="operate" onClick=${edit}>Put again…<//>` : null}</div>
+      ${edited === null ? html`<pre tabindex="0">${text}</pre>` : html`<${Field} label="Value"><textarea rows="10" value=${edited.value} onInput=${(event) => setEdited({ ...edited, value: event.target.value })} /><//><div class="fields"><button type="button" class="main" onClick=${again}>Put</button></div>`}` : null}
     <form method="dialog"><button>Close</button></form></div><//>`;
 }
 
