@@ -303,7 +303,9 @@ def test_a_message_that_is_edited_keeps_its_key_however_it_is_shown(view):
     given = {"key": "ann", "value": "before", "headers": {"trace": "7"}}
     assert view.console.http.post("messages/keyed", json=given).status_code == 200
     # By http from elsewhere there is no clipboard.
-    view.context.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    view.context.add_init_script(
+        "Object.defineProperty(navigator, 'clipboard', {value: undefined})"
+    )
     page = view.show("messages", "before", topic="keyed")
     page.locator("tr.message").first.click()
     dialog = page.get_by_role("dialog")

@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 from starlette.responses import Response
 
 from poe.client.async_socket import AsyncSocket
-from poe.errors import RequestRefused, UnknownTopic
+from poe.errors import PoeError, RequestRefused, UnknownTopic
 from poe.gateway.console import judging
 from poe.gateway.console.lags import tolerant
 from poe.gateway.console.level import Level
@@ -27,6 +27,7 @@ from poe.gateway.console.reading import Pair, before, decoded, inside, one, read
 from poe.gateway.console.visit import Row, Visit, named, paged, pointer_of, searched_text
 from poe.gateway.http.group_fields import name_text
 from poe.gateway.http.refusal import refuse
+from poe.gateway.http.reply import status_of
 from poe.protocol import DescribedTopic, envelope
 from poe.protocol.scan import Match
 from poe.record import POINTER_MAX
@@ -238,28 +239,37 @@ async def post_again(visit: Visit) -> object:
     ):
         refuse("send after and last (pointers as text), to (a topic) and dry (true or false)")
     target = unquote_to_bytes(str(to))
-    async with visit.node() as connection:
-        behind = await connection.ordinal(topic, end)
-        count = max(0, behind - await connection.ordinal(topic, first))
-        if count > AGAIN_MAX:
-            refuse(f"these are {count} messages; put {AGAIN_MAX} again at most, or use a mapping")
-        source = (await connection.describe(topic)).properties.envelope
-        found = await connection.find_topic(target)
-        if found is not None and found.properties.envelope != source:
-            why = f"of {topic_text(topic)} and {topic_text(target)} only one has envelopes"
-            raise RequestRefused(HTTPStatus.CONFLICT, why)
-        if dry:
-            return {"messages": count}
-        visit.record("puts again", f"{count} messages of {topic_text(topic)} onto {to}")
-        if found is None and source:
-            await connection.create_topic(target, envelope=True)
-        done = 0
-        while done < count:  # what was put meanwhile is behind `end`
-            pairs = await read(connection, topic, first, min(_AGAIN_PIECE, count - done), end)
-            if not pairs:
-                break
-            await connection.write(target, [content for _, content in pairs])
-            first, done = pairs[-1][0], done + len(pairs)
+    count = done = 0
+    try:
+        async with visit.node() as connection:
+            behind = await connection.ordinal(topic, end)
+            count = max(0, behind - await connection.ordinal(topic, first))
+            if count > AGAIN_MAX:
+                refuse(
+                    f"these are {count} messages; put {AGAIN_MAX} again at most, or use a mapping"
+                )
+            source = (await connection.describe(topic)).properties.envelope
+            found = await connection.find_topic(target)
+            if found is not None and found.properties.envelope != source:
+                why = f"of {topic_text(topic)} and {topic_text(target)} only one has envelopes"
+                raise RequestRefused(HTTPStatus.CONFLICT, why)
+            if dry:
+                return {"messages": count}
+            visit.record("puts again", f"{count} messages of {topic_text(topic)} onto {to}")
+            if found is None and source:
+                await connection.create_topic(target, envelope=True)
+            while done < count:  # what was put meanwhile is behind `end`
+                pairs = await read(connection, topic, first, min(_AGAIN_PIECE, count - done), end)
+                if not pairs:
+                    break
+                await connection.write(target, [content for _, content in pairs])
+                first, done = pairs[-1][0], done + len(pairs)
+    except PoeError as error:
+        if not done:
+            raise
+        # Whoever asks for all of them once more would have these twice.
+        why = f"{done} of {count} messages were put again, up to pointer {first}; then: {error}"
+        raise RequestRefused(status_of(error), why) from error
     return {"messages": done}
 
 

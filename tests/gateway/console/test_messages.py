@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from poe.errors import CallTimeout
+from poe.errors import CallTimeout, ConnectionClosed, RequestRefused
 from poe.gateway.console import reading
-from poe.gateway.console.messages import get_messages, get_search
+from poe.gateway.console.messages import get_messages, get_search, post_again
 from poe.node import Node
 from poe.protocol import DescribedPartition, DescribedTopic, envelope
 from poe.protocol.scan import Match, Scanned
@@ -503,6 +503,42 @@ def test_messages_of_a_range_are_put_again_after_a_look(console, hundred, topic)
     assert done.json() == {"messages": 10}
     copied = console.http.get(f"messages/{topic}-copy", params={"place": "oldest"})
     assert [each["preview"] for each in rows(copied)] == [each["preview"] for each in shown[10:20]]
+
+
+class RunningFull:
+    """A topic of 600 messages, beside one that takes no more than the first 500."""
+
+    written = 0
+
+    async def ordinal(self, _topic, pointer):
+        return min(pointer, 600)
+
+    async def describe(self, topic):
+        return DescribedTopic(topic, b"", 0, 0)
+
+    find_topic = describe
+
+    async def read_range(self, _topic, after, _last, limit, _size):
+        pairs = [(after + number, b"x") for number in range(1, limit + 1)]
+        return SimpleNamespace(pairs=lambda: pairs)
+
+    async def write(self, _topic, messages):
+        if self.written:
+            raise ConnectionClosed
+        self.written += len(messages)
+
+
+async def test_how_much_was_put_again_is_told_where_the_rest_is_refused():
+    """Whoever asked for all of it once more would have the first ones twice."""
+
+    async def body():
+        return {"after": "0", "last": "600", "to": "full", "dry": False}
+
+    visit: Any = visit_of(RunningFull(), topic="orders")
+    visit.body, visit.record = body, lambda *_: None
+    with pytest.raises(RequestRefused, match=r"500 of 600 .* up to pointer 500; then:") as refused:
+        await post_again(visit)
+    assert refused.value.status == 504
 
 
 @pytest.mark.parametrize(
