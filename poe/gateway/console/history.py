@@ -191,6 +191,11 @@ class History:
         """What the node has told last; None before the first answer."""
         return None if self._last is None else self._last[1]
 
+    @property
+    def gone(self) -> Mapping[str, int]:
+        """What was done with topics that are there no more, as far as that was told here."""
+        return self._gone
+
     async def next_sample(self) -> None:
         """Wait until it was asked again, whether or not there was an answer."""
         await self._sampled.wait()

@@ -44,6 +44,8 @@ async def overview_of(look: Look) -> dict[str, Any]:
             totals[name] += row[name]
     node = dict(told["node"])
     if node:
+        for name in totals:  # what was done does not become less when a topic is deleted
+            totals[name] += look.history.gone.get(name, 0)
         node["started_us"] = str(node["started_us"])
     limits = ("in_flight_max", "connections_max", "topics_max", "min_free", "dir")
     rates = look.history.rates() if node else {}

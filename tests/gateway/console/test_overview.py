@@ -3,12 +3,12 @@
 import asyncio
 import time
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from poe.errors import ConnectionClosed, TopicFailed
-from poe.gateway.console.history import History
+from poe.gateway.console.history import TOTALS, History
 from poe.gateway.console.lags import Lags, behind, of_topic
 from poe.gateway.console.overview import disk_of, overview_of, recent_of
 from poe.protocol import DescribedTopic
@@ -131,6 +131,32 @@ class Overseen:
 async def test_the_overview_tells_whether_all_of_the_groups_that_it_shows_were_asked():
     overseen: Any = Overseen()
     assert (await overview_of(overseen))["is_behind_whole"] is True
+
+
+class Counted(Overseen):
+    """A node that its administrator looks at, one topic of which was deleted."""
+
+    node_told: ClassVar = {"started_us": 1, "newest_event": 0}
+
+    def __init__(self):
+        super().__init__()
+        row = dict.fromkeys(TOTALS, 5)
+        self.history.take({"node": self.node_told, "topics": {b"gone": row, b"there": row}})
+        self.history.take({"node": self.node_told, "topics": {b"there": row}})
+
+    async def counters(self):
+        return self.history.told
+
+    async def events(self, _after):
+        return EventPage([], 0, 0)
+
+    async def config(self):
+        return {}
+
+
+async def test_what_was_put_since_the_start_does_not_become_less_when_a_topic_is_deleted():
+    counted: Any = Counted()
+    assert (await overview_of(counted))["totals"] == dict.fromkeys(TOTALS, 10)
 
 
 async def test_a_group_that_nobody_can_be_asked_for_is_not_asked_for():
