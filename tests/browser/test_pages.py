@@ -226,6 +226,26 @@ def test_what_a_search_has_found_stays_where_it_cannot_look_on(view):
     assert page.get_by_role("alert").count() == 0
 
 
+@pytest.mark.parametrize(
+    ("topic", "given", "differing"),
+    [
+        ("dotted", [{"value": '{"a.b": 1}'}, {"value": '{"a": {"b": 1}}'}], "2 of 2 differ"),
+        ("listed", [{"value": '{"a": [1]}'}, {"value": '{"a": {"0": 1}}'}], "2 of 2 differ"),
+        ("sealed", [{"key": "ann", "value": "1"}, {"key": "bob", "value": "1"}], "1 of 2 differ"),
+    ],
+)
+def test_messages_that_differ_are_not_told_to_be_equal(view, topic, given, differing):
+    view.console.node.create_topic(topic, envelope=topic == "sealed")
+    for each in given:
+        assert view.console.http.post(f"messages/{topic}", json=each).status_code == 200
+    page = view.show("messages", "Time and pointer", topic=topic)
+    page.get_by_role("checkbox").first.wait_for()
+    for box in page.get_by_role("checkbox").all():
+        box.check()
+    page.get_by_role("button", name="Compare").click()
+    page.get_by_role("dialog", name="Two messages").get_by_text(differing).wait_for()
+
+
 def test_a_message_is_shown_in_the_form_that_is_chosen(view):
     view.console.node.put("formed", b'{"n":1}')
     page = view.show("messages", "Time and pointer", topic="formed")
