@@ -406,6 +406,21 @@ def test_what_is_typed_into_a_field_is_no_key_that_leads_elsewhere(view):
     assert page.get_by_label("Filter").input_value() == "orders"
 
 
+def test_rules_that_one_writes_are_there_behind_the_next_login(view):
+    page = view.show("dryrun", "Nothing is put")
+    page.get_by_label("Rules, as in a file .toml").fill("name = 'long work'")
+    page.route(
+        "**/api/session", lambda route: route.fulfill(json={"login": "token", "level": "none"})
+    )
+    page.evaluate("dispatchEvent(new Event('poe-logged-out'))")
+    page.get_by_label("URL or token").wait_for()
+    page.unroute("**/api/session")
+    page.evaluate("dispatchEvent(new Event('focus'))")
+    field = page.get_by_label("Rules, as in a file .toml")
+    field.wait_for()
+    assert field.input_value() == "name = 'long work'"
+
+
 def test_a_topic_is_created_and_deleted_by_its_typed_name(view):
     page = view.show("topics", "orders")
     page.get_by_role("button", name="Create…").click()

@@ -1,5 +1,5 @@
 import { Changes } from "./diff.js";
-import { html, useState, send, Page, Panel, Field, ErrorLine, Empty, Num, timeText } from "../kit.js";
+import { html, useState, useEffect, send, Page, Panel, Field, ErrorLine, Empty, Num, timeText } from "../kit.js";
 
 const AGO = [["600", "10 minutes"], ["3600", "an hour"], ["86400", "a day"], ["", "the oldest message"]];
 const rowsOf = (found, name) => new Map((found?.[name] ?? []).map((row) => [`${row.rule}\t${row.action}`, row.messages]));
@@ -12,6 +12,7 @@ function Counts({ caption, old, now, head }) {
 
 export default function DryRun() {
   const [rules, setRules] = useState(localStorage.getItem("poe-rules") ?? "");
+  useEffect(() => localStorage.setItem("poe-rules", rules), [rules]); // at once: a session may end while one writes
   const [old, setOld] = useState("");
   const [ago, setAgo] = useState("600");
   const [found, setFound] = useState(null);
@@ -20,7 +21,6 @@ export default function DryRun() {
   const ask = (text) => send("POST", "dry-run", { rules: text, ago_s: ago === "" ? null : Number(ago) });
   const run = (event) => {
     event.preventDefault();
-    localStorage.setItem("poe-rules", rules);
     setIsBusy(true);
     Promise.all([ask(rules), old.trim() ? ask(old) : null]).then(([now, before]) => { setFound({ now, before, texts: [old, rules] }); setError(null); }, setError).finally(() => setIsBusy(false));
   };
