@@ -137,6 +137,20 @@ def test_a_mapping_that_runs_shows_what_has_met_its_rules(view, tmp_path):
         page.get_by_role("heading", name="mapping.sizes").wait_for()
 
 
+def test_an_error_of_before_goes_when_a_pipeline_is_asked_to_stop(view):
+    page = view.page
+    row = {"name": "p", "kind": "pipeline", "state": "running", "queries": [], "more": None}
+    answers: Iterator[dict[str, Any]] = iter([{"status": 500, "json": {}}, {"json": {}}])
+    page.route("**/api/pipelines", lambda route: route.fulfill(json={"rows": [row]}))
+    page.route("**/api/pipelines/p/stop", lambda route: route.fulfill(**next(answers)))
+    view.show("pipelines", "pipeline p")
+    stop = page.get_by_role("button", name="Stop")
+    stop.click()
+    page.get_by_role("alert").wait_for()
+    stop.click()
+    page.get_by_role("alert").wait_for(state="detached")
+
+
 def test_a_key_is_followed_through_topics(view):
     node = view.console.node
     node.create_topic("people", envelope=True)

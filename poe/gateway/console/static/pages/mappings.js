@@ -14,7 +14,7 @@ export default function Mappings() {
   const { data, error, reload } = useGet("mappings");
   const [failed, setFailed] = useState(null);
   useLive("overview", reload);
-  const stop = (each) => send("POST", `pipelines/${encodeURIComponent(each.name)}/stop`, {}).then(() => { say(`${each.process} is asked to stop`); reload(); }, setFailed);
+  const stop = (each) => send("POST", `pipelines/${encodeURIComponent(each.name)}/stop`, {}).then(() => { say(`${each.process} is asked to stop`); setFailed(null); reload(); }, setFailed);
   return html`<${Page} title="Mappings" actions=${html`<${Link} page="dryrun">Dry run<//>`}><${ErrorLine} error=${error ?? failed} />
     ${data && !data.rows.length ? html`<section aria-label="Mappings"><${Empty}>No mapping runs; poe mapping run FILE starts one.<//></section>` : null}
     ${(data?.rows ?? []).map((row) => {

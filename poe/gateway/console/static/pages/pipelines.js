@@ -6,7 +6,7 @@ export default function Pipelines() {
   const { data, error, reload } = useGet("pipelines");
   const [failed, setFailed] = useState(null);
   useLive("overview", reload);
-  const stop = (name) => send("POST", `pipelines/${encodeURIComponent(name)}/stop`, {}).then(() => { say(`${name} is asked to stop`); reload(); }, setFailed);
+  const stop = (name) => send("POST", `pipelines/${encodeURIComponent(name)}/stop`, {}).then(() => { say(`${name} is asked to stop`); setFailed(null); reload(); }, setFailed);
   return html`<${Page} title="Pipelines"><${ErrorLine} error=${error ?? failed} />
     ${data && !data.rows.length ? html`<section aria-label="Pipelines"><${Empty}>No pipeline reports to this node.<//></section>` : null}
     ${(data?.rows ?? []).map((row) => html`<${Panel} key=${row.name} title=${`${row.kind} ${row.name}`}><p><${Badge} state=${STATES[row.state]}>${row.state}<//> <${Button} danger level="operate" onClick=${() => stop(row.name)}>Stop<//></p>
