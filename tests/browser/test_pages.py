@@ -137,6 +137,20 @@ def test_a_mapping_that_runs_shows_what_has_met_its_rules(view, tmp_path):
         page.get_by_role("heading", name="mapping.sizes").wait_for()
 
 
+def test_a_link_of_others_makes_no_button_do_something_else(view):
+    with connect("127.0.0.1", view.console.node.address[1]) as connection:
+        made: dict[str, Any] = {"mode": "shared", "topics": [b"orders"], "options": {}}
+        connection.control("group_create", group="victim", **made)
+    page = view.show("messages", topic=quote("../groups/victim/pause?", safe=""))
+    page.get_by_role("button", name="Put…").click()
+    page.get_by_label("Value").fill("harmless")
+    with page.expect_response(lambda each: each.request.method == "POST"):
+        page.get_by_role("dialog").get_by_role("button", name="Put").click()
+    assert view.console.http.get("groups/victim").json()["state"] == "ok"
+    page = view.show("messages", "harmless", topic=quote(quote("../groups/victim/pause?", safe="")))
+    page.get_by_role("heading", name="../groups/victim/pause?").wait_for()
+
+
 def test_an_error_of_before_goes_when_a_pipeline_is_asked_to_stop(view):
     page = view.page
     row = {"name": "p", "kind": "pipeline", "state": "running", "queries": [], "more": None}

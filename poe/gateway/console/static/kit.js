@@ -58,6 +58,8 @@ export const address = (page, query = {}) => {
   const text = new URLSearchParams(given).toString();
   return `/console/${page}${text ? `?${text}` : ""}`;
 };
+// What an address names, as one part of a path: whoever has made a link may have put steps to elsewhere there.
+export const part = (id = "") => id.replace(/[^\w.~%-]/gu, encodeURIComponent);
 export function go(page, query, isReplacing = false) {
   history[isReplacing ? "replaceState" : "pushState"](null, "", address(page, query));
   dispatchEvent(new Event("poe-place"));

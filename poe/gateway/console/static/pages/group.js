@@ -1,5 +1,5 @@
 import { DeadLetters } from "./dead.js";
-import { html, useState, useEffect, useGet, useLive, send, goFrom, say, Page, Panel, Button, Badge, Confirm, Dialog, Field, ErrorLine, Empty, Link, Num, Rate, Duration, When, Chart, durationText } from "../kit.js";
+import { html, useState, useEffect, useGet, useLive, send, goFrom, part, say, Page, Panel, Button, Badge, Confirm, Dialog, Field, ErrorLine, Empty, Link, Num, Rate, Duration, When, Chart, durationText } from "../kit.js";
 
 function Reset({ path, onClose, onDone }) {
   const [to, setTo] = useState("oldest");
@@ -47,7 +47,7 @@ function Shadow({ path, name, onClose }) {
 }
 
 export default function Group({ query }) {
-  const path = `groups/${query.group ?? ""}`;
+  const path = `groups/${part(query.group)}`;
   const { data, error, reload } = useGet(path);
   const [asked, setAsked] = useState(null);
   useEffect(() => setAsked(null), [path]); // of another one nothing was asked

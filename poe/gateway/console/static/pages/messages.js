@@ -1,5 +1,5 @@
 import { Compare } from "./diff.js";
-import { html, useState, useEffect, useLayoutEffect, useRef, useGet, useLive, useQuery, useKeys, get, send, go, say, Page, Link, Field, Button, Badge, Dialog, ErrorLine, Empty, Bytes, Num, timeText, numberText, parsed, isUtc } from "../kit.js";
+import { html, useState, useEffect, useLayoutEffect, useRef, useGet, useLive, useQuery, useKeys, get, send, go, part, say, Page, Link, Field, Button, Badge, Dialog, ErrorLine, Empty, Bytes, Num, timeText, numberText, parsed, isUtc } from "../kit.js";
 
 const DUMPED_MAX = 10_000_000;
 const FORMS = ["auto", "text", "json", "hex", "msgpack", "envelope"];
@@ -98,7 +98,7 @@ function Rows({ rows, onOpen, caption, chosen, choose }) {
 
 export default function Messages({ query }) {
   const [, setQuery] = useQuery();
-  const { topic = "", place, at, text, kind, open } = query;
+  const { place, at, text, kind, open } = query, topic = part(query.topic);
   const path = `messages/${topic}`;
   const { data, error, reload } = useGet(path, { place, at });
   const [found, setFound] = useState(null);

@@ -1,4 +1,4 @@
-import { html, useState, useEffect, useGet, useLive, send, goFrom, say, Link, Page, Panel, Button, Confirm, ErrorLine, Empty, Bytes, Num, Rate, Duration, When, Chart } from "../kit.js";
+import { html, useState, useEffect, useGet, useLive, send, goFrom, part, say, Link, Page, Panel, Button, Confirm, ErrorLine, Empty, Bytes, Num, Rate, Duration, When, Chart } from "../kit.js";
 
 // Each by its own newest message: that stays, and the segment that holds it.
 const trim = async (partitions) => {
@@ -6,7 +6,7 @@ const trim = async (partitions) => {
 };
 
 export default function Topic({ query }) {
-  const path = `topics/${query.topic ?? ""}`;
+  const path = `topics/${part(query.topic)}`;
   const { data, error, reload } = useGet(path);
   const past = useGet(`${path}/history`, { range: query.range });
   const [asked, setAsked] = useState(null);
