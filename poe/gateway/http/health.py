@@ -41,6 +41,7 @@ class HealthRoutes:
         self._options = options
         self._brokers = brokers
         self._topic_labels = TopicLabels()
+        self._asked: asyncio.Task[Mapping[str, Any] | None] | None = None
         self.is_stopping = False
         self._name = f"poe@{socket.gethostname()}"
 
@@ -77,7 +78,11 @@ class HealthRoutes:
         registry.register(REGISTRY)
         told = None
         if not self._brokers.is_kafka:
-            told = await self._counters()
+            # Who asks meanwhile gets the same: an answer that is older than the last one would pass
+            # for one of topics that were made anew.
+            if self._asked is None or self._asked.done():
+                self._asked = asyncio.ensure_future(self._counters())
+            told = await asyncio.shield(self._asked)
             registry.register(NodeMetrics(told, self._topic_labels))
         if told is None or told["node"].get("is_in_cluster", True):
             # It is in none, does not answer in time, or does not tell the gateway.

@@ -56,12 +56,15 @@ class TopicLabels:
         self._named: set[bytes] = set()
         self._others: dict[bytes, _Row] = {}
         self._gone: Counter[str] = Counter()
+        self._refused: dict[bytes, Mapping[str, int]] = {}
+        self._refused_gone: Counter[str] = Counter()
 
     def rows(self, topics: Mapping[bytes, _Row], started_us: int | None) -> dict[str, _Row]:
         """Return what is told of which label; `started_us`: of the node, which counts from zero."""
         if started_us != self._started_us:
             self._started_us = started_us
             self._others, self._gone = {}, Counter()
+            self._refused, self._refused_gone = {}, Counter()
         self._named &= topics.keys()
         new = topics.keys() - self._named - self._others.keys()
         for name in sorted(new, key=lambda each: _carried(topics[each]), reverse=True):
@@ -69,15 +72,33 @@ class TopicLabels:
                 self._named.add(name)
             else:
                 self._others[name] = topics[name]
-        for name in list(self._others):
+        for name, old in list(self._others.items()):
+            if _has_begun_anew(_sums([old]), topics.get(name, {})):
+                self._gone.update(_sums([old]))
             if name in topics:
                 self._others[name] = topics[name]
             else:
-                self._gone.update(_sums([self._others.pop(name)]))
+                del self._others[name]
         told: dict[str, _Row] = {name_text(name): topics[name] for name in sorted(self._named)}
         others = Counter(self._gone)
         others.update(_sums(self._others.values()))
         return {**told, OTHERS: others} if others else told
+
+    def refused(self, topics: Mapping[bytes, _Row]) -> Counter[str]:
+        """Return what was refused of all topics by the name of the error; behind `rows`."""
+        for name, old in self._refused.items():
+            if _has_begun_anew(old, topics[name]["refused"] if name in topics else {}):
+                self._refused_gone.update(old)
+        self._refused = {name: row["refused"] for name, row in topics.items()}
+        total = Counter(self._refused_gone)
+        for each in self._refused.values():
+            total.update(each)
+        return total
+
+
+def _has_begun_anew(old: Mapping[str, int], new: Mapping[str, Any]) -> bool:
+    """Return whether a topic of which something was told is there no more, or is another one."""
+    return any(new.get(name, 0) < count for name, count in old.items())
 
 
 class NodeMetrics(Collector):
@@ -88,8 +109,10 @@ class NodeMetrics(Collector):
         self._told = told
         self._node: Mapping[str, Any] = {} if told is None else told["node"]
         self._rows: dict[str, _Row] = {}
+        self._refused_count: Counter[str] = Counter(self._node.get("refused", {}))
         if told is not None:
             self._rows = labels.rows(told["topics"], self._node.get("started_us"))
+            self._refused_count.update(labels.refused(told["topics"]))
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics."""
@@ -125,10 +148,7 @@ class NodeMetrics(Collector):
     def _refused(self) -> Metric:
         text = "Requests of clients that were refused, by the name of the error."
         family = CounterMetricFamily("poe_node_requests_refused", text, labels=["error"])
-        total = Counter(self._node.get("refused", {}))
-        for row in (self._told or {"topics": {}})["topics"].values():
-            total.update(row["refused"])
-        for error, count in sorted(total.items()):
+        for error, count in sorted(self._refused_count.items()):
             family.add_metric([error], count)
         return family
 

@@ -8,6 +8,7 @@ from starlette.requests import Request
 
 from poe import Node
 from poe.client.url import parse_url
+from poe.errors import NotInCluster
 from poe.gateway.http import health
 from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.options import GatewayOptions
@@ -74,6 +75,44 @@ async def test_metrics_do_not_wait_for_a_node_for_longer_than_those_who_read_the
     async with asyncio.timeout(20):
         reply = await routes.get_metrics(Request({"type": "http", "headers": []}))
     assert b"poe_node_up 0.0" in reply.body
+
+
+class Late(Brokers):
+    """Some whose node answers once it is told to."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.asked_count = 0
+        self.asked, self.answer = asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def connection(self, timeout_s):
+        del timeout_s
+        yield self
+
+    async def counters(self):
+        self.asked_count += 1
+        self.asked.set()
+        await self.answer.wait()
+        return {"node": {}, "topics": {}}
+
+    async def control(self, _op):
+        raise NotInCluster
+
+
+async def test_two_who_read_metrics_at_once_are_told_the_same():
+    """An older answer that came behind a newer one would say that counts have fallen."""
+    late = Late(parse_url("poe://h"), {}, 1.0)
+    routes = health.HealthRoutes(GatewayOptions(), late)
+    request = Request({"type": "http", "headers": []})
+    readers = [asyncio.ensure_future(routes.get_metrics(request)) for _ in range(2)]
+    await late.asked.wait()
+    late.answer.set()
+    for each in readers:
+        assert b"poe_node_up 1.0" in (await each).body
+    assert late.asked_count == 1
+    assert b"poe_node_up 1.0" in (await routes.get_metrics(request)).body
+    assert late.asked_count == 2
 
 
 def test_no_client_can_make_metrics_without_end(front):

@@ -59,6 +59,25 @@ def test_a_node_that_starts_anew_counts_from_zero():
     assert labels.rows({}, 2) == {}
 
 
+def test_what_was_refused_does_not_become_less_when_a_topic_is_deleted_or_made_anew():
+    labels = TopicLabels()
+    steps = [(5, 2), (5, None), (6, 1)]
+    for (there, gone), total in zip(steps, (7, 7, 9), strict=True):
+        topics = {b"there": row(1, {"InvalidMessage": there})}
+        if gone is not None:
+            topics[b"gone"] = row(1, {"InvalidMessage": gone})
+        text = text_of({"node": {}, "topics": topics}, labels)
+        assert f'poe_node_requests_refused_total{{error="InvalidMessage"}} {total}.0' in text
+
+
+def test_others_do_not_become_less_when_one_of_them_is_made_anew_between_two_looks():
+    labels = TopicLabels()
+    topics = {b"%03d" % number: row(5) for number in range(TOPICS_SHOWN_MAX + 2)}
+    (other, _) = sorted(topics.keys() - {each.encode() for each in labels.rows(topics, 1)})
+    topics[other] = row(1)
+    assert labels.rows(topics, 1)[OTHERS]["messages_in"] == 11
+
+
 @given(st.lists(st.dictionaries(st.integers(0, 150).map(b"%d".__mod__), st.integers(0, 3))))
 def test_no_sum_falls_while_its_label_is_there(steps):
     labels = TopicLabels()
