@@ -159,6 +159,7 @@ class History:
         self._topics: OrderedDict[bytes, _Topic] = OrderedDict()
         self._last: tuple[Sample, Told] | None = None
         self._gone: Counter[str] = Counter()
+        self._gone_refused: Counter[str] = Counter()
         self._topic_rates: dict[bytes, dict[str, float]] = {}
         self._sparks: dict[bytes, deque[float]] = {}
         self._groups: OrderedDict[str, _Watched] = OrderedDict()
@@ -287,15 +288,19 @@ class History:
         """Keep what was done with topics that were deleted: totals only grow."""
         if last[0].epoch != epoch:
             self._gone.clear()
+            self._gone_refused.clear()
             return
         for topic, old in last[1]["topics"].items():
             row = told["topics"].get(topic, {})
             if any(row.get(name, 0) < old.get(name, 0) for name in TOTALS):
                 self._gone.update({name: old.get(name, 0) for name in TOTALS})
+            refused = row.get("refused", {})
+            if any(refused.get(name, 0) < count for name, count in old.get("refused", {}).items()):
+                self._gone_refused.update(old["refused"])
 
     def _note_refusals(self, now_s: float, told: Told) -> None:
         """Keep what was refused in all, a minute apart; a node that starts anew begins at zero."""
-        total: Counter[str] = Counter(told["node"].get("refused", {}))
+        total = self._gone_refused + Counter(told["node"].get("refused", {}))
         for row in told["topics"].values():
             total.update(row.get("refused", {}))
         if self._refused and sum(total.values()) < sum(self._refused[-1][1].values()):

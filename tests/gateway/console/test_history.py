@@ -188,6 +188,18 @@ def test_refusals_of_a_node_that_has_started_anew_count_from_there():
     assert history.refused_lately() == {"X": 1}
 
 
+def test_what_was_refused_stays_known_when_its_topic_is_deleted():
+    clock = Clock()
+    history = History(nobody, nobody, clock)
+    for minute, count in enumerate((0, 5, None, None)):
+        state = told(minute)
+        if count is not None:
+            state["topics"][b"gone"] = {"messages_in": 1, "refused": {"InvalidMessage": count}}
+        history.take(state)
+        clock.now_s += 60
+    assert history.refused_lately() == {"InvalidMessage": 5}
+
+
 def test_topics_that_appear_are_known_but_for_those_of_the_begin():
     history = history_of(Clock(), told(1), told(1, topic=b"new"))
     assert history.appeared == [b"new"]
