@@ -153,7 +153,13 @@ def test_a_link_of_others_makes_no_button_do_something_else(view):
 
 def test_an_error_of_before_goes_when_a_pipeline_is_asked_to_stop(view):
     page = view.page
-    row = {"name": "p", "kind": "pipeline", "state": "running", "queries": [], "more": None}
+    row: dict[str, Any] = {
+        "name": "p",
+        "kind": "pipeline",
+        "state": "running",
+        "queries": [],
+        "more": None,
+    }
     answers: Iterator[dict[str, Any]] = iter([{"status": 500, "json": {}}, {"json": {}}])
     page.route("**/api/pipelines", lambda route: route.fulfill(json={"rows": [row]}))
     page.route("**/api/pipelines/p/stop", lambda route: route.fulfill(**next(answers)))
@@ -272,6 +278,16 @@ def test_messages_that_differ_are_not_told_to_be_equal(view, topic, given, diffe
         box.check()
     page.get_by_role("button", name="Compare").click()
     page.get_by_role("dialog", name="Two messages").get_by_text(differing).wait_for()
+
+
+def test_a_link_to_a_message_finds_the_partition_that_has_it(view):
+    """Dead letters of mappings tell of the topic alone."""
+    node = view.console.node
+    node.create_topic("split", partitions=3)
+    pointers = [node.put(f"split-{number}", b"of part %d" % number) for number in range(3)]
+    page = view.show("messages", topic="split", open=pointers[2])
+    page.get_by_role("dialog").get_by_text("of part 2").wait_for()
+    page.get_by_role("heading", name="split-2").wait_for()
 
 
 def test_a_message_is_shown_in_the_form_that_is_chosen(view):

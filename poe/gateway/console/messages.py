@@ -28,7 +28,7 @@ from poe.gateway.console.visit import Row, Visit, named, paged, pointer_of, sear
 from poe.gateway.http.group_fields import name_text
 from poe.gateway.http.refusal import refuse
 from poe.gateway.http.reply import status_of
-from poe.protocol import DescribedTopic, envelope
+from poe.protocol import DescribedPartition, DescribedTopic, envelope
 from poe.protocol.scan import Match
 from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
@@ -61,11 +61,12 @@ async def get_messages(visit: Visit) -> object:
     place = visit.choice("place", "newest", "oldest", "after", "before")
     at = visit.number("at", 0, 0, POINTER_MAX)
     limit = visit.number("limit", 50, 1, 500)
+    holding = visit.number("holding", 0, 0, POINTER_MAX)
     async with visit.node() as connection:
         found = await connection.describe(topic)
-        part = found.partitions[0] if found.partitions else None
+        part = await _part_with(connection, found, holding)
         pairs: list[Pair] = []
-        if part is not None:  # of a topic of several the first one; the others are told
+        if part is not None:  # of a topic of several one; the others are told
             topic = part.topic
         if part is not None and part.messages:
             if place in {"newest", "before"}:
@@ -83,6 +84,18 @@ async def get_messages(visit: Visit) -> object:
         "total": 0 if part is None else part.messages,
         "rows": [row(*each, is_enveloped=found.properties.envelope) for each in pairs],
     }
+
+
+async def _part_with(
+    connection: AsyncSocket, found: DescribedTopic, pointer: int
+) -> DescribedPartition | None:
+    """Return the partition with a message at a pointer; the first one where none has it."""
+    if pointer and len(found.partitions) > 1:
+        for each in found.partitions:
+            with tolerant():  # it has none there, or cannot be read
+                await one(connection, each.topic, pointer)
+                return each
+    return found.partitions[0] if found.partitions else None
 
 
 async def _partitions(connection: AsyncSocket, found: DescribedTopic) -> list[bytes]:

@@ -100,7 +100,8 @@ export default function Messages({ query }) {
   const [, setQuery] = useQuery();
   const { place, at, text, kind, open } = query, topic = part(query.topic);
   const path = `messages/${topic}`;
-  const { data, error, reload } = useGet(path, { place, at });
+  const led = useRef(open); // whoever follows a link to a message need not know in which partition it is
+  const { data, error, reload } = useGet(path, { place, at, holding: led.current });
   const [found, setFound] = useState(null);
   const [tailed, setTailed] = useState(null);
   const [isPutting, setIsPutting] = useState(false);
@@ -169,6 +170,6 @@ export default function Messages({ query }) {
       ${!tailed && !found && rows.length ? html`<div class="pager"><button type="button" disabled=${rows[0].pointer === data.oldest} onClick=${() => show({ place: "before", at: rows[0].pointer })}>Older</button><button type="button" disabled=${rows.at(-1).pointer === data.newest} onClick=${() => show({ place: "after", at: rows.at(-1).pointer })}>Newer</button></div>` : null}</section>
     ${compared ? html`<${Compare} topic=${topic} pointers=${compared} onClose=${() => setCompared(null)} />` : null}
     ${again?.topic === topic ? html`<${Again} path=${path} ...${again} onClose=${() => { setAgain(null); reload(); }} />` : null}
-    ${open ? html`<${Opened} topic=${topic} pointer=${open} onClose=${() => setQuery({ open: undefined })} />` : null}
+    ${open && (error || data?.id === topic) ? html`<${Opened} topic=${topic} pointer=${open} onClose=${() => setQuery({ open: undefined })} />` : null}
     ${isPutting ? html`<${Produce} topic=${topic} isEnveloped=${data?.envelope} onClose=${() => setIsPutting(false)} onDone=${reload} />` : null}<//>`;
 }
