@@ -77,7 +77,8 @@ class GroupHistory:
     """The entries of one group that still count: its newest two snapshots, and what follows them.
 
     Always: `entries` begins with a snapshot, unless the log has lost that; or is empty: of a group
-    whose actor has run, which writes on by itself, only the pointers of its snapshots are kept.
+    whose actor has run, which writes on by itself, only the pointers of its snapshots are kept, and
+    of one that was deleted nothing.
     """
 
     __slots__ = ("_pointers", "_summary", "entries")
@@ -92,8 +93,16 @@ class GroupHistory:
         """The pointer of the oldest entry that still counts."""
         return self._pointers[0] if self._pointers else self.entries[0].pointer
 
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the log says that there is no such group any more."""
+        return not (self.entries or self._pointers)
+
     def add(self, entry: Entry) -> None:
         """Take the next entry of the group; one that a snapshot follows means nothing."""
+        if entry.kind == Kind.DELETED:
+            self.entries, self._pointers, self._summary = [], [], {}
+            return
         is_snapshot = entry.kind == Kind.SNAPSHOT
         if self.entries and entry.id != self.entries[0].id:
             if not is_snapshot:

@@ -54,6 +54,7 @@ from poe.broker.requests.queue_messages import QUEUES
 from poe.broker.requests.request_handler import RequestHandler
 from poe.broker.requests.slices import read_records
 from poe.errors import (
+    ActorDead,
     CorruptGroup,
     CorruptRecord,
     GroupFull,
@@ -182,6 +183,9 @@ class GroupRegistry(GenServer):
 
     async def _find(self, wanted: FindGroup) -> ActorRef:
         name = wanted.name
+        running = self.whereis(self._address_of(name))
+        if running is None:
+            await self._recall(name)
         if name not in self._groups:
             is_own = self._parts.fence is None
             if self._is_of_queue(name) or (is_own and is_for_queue(self._parts.routes, wanted)):
@@ -194,8 +198,7 @@ class GroupRegistry(GenServer):
             raise GroupMismatch(name, "name", "a new group", "in use")
         if wanted.mode is not None:
             self._groups[name].check(wanted.mode, wanted.topics)
-        running = self.whereis(self._address_of(name))
-        return running or await self._start(name, await self._restored(name))
+        return running or await self._start(name, self._restored(name))
 
     async def _create(self, wanted: FindGroup) -> ActorRef:
         if len(self._groups) >= GROUPS_MAX:
@@ -232,15 +235,26 @@ class GroupRegistry(GenServer):
         progress.units_by_topic = await GroupTopics(routes).units(state.definition, self)
         state.reset(await progress.ends(), now_us)
 
-    async def _restored(self, name: str) -> GroupState:
+    async def _recall(self, name: str) -> None:
+        """Read what the log has of a group that has run, and has crashed: maybe of being deleted.
+
+        Raises:
+            CorruptGroup: the log has lost it.
+        """
+        history = self._groups.get(name)
+        if history is None or history.entries:
+            return
+        found = await self._read_log(history.first_pointer - 1, name)
+        if name not in found:
+            raise CorruptGroup(name)
+        if found[name].is_deleted:
+            self._drop(name)
+        else:
+            self._groups[name] = found[name]
+
+    def _restored(self, name: str) -> GroupState:
         """Return the state of a group that does not run, as the log has it."""
-        history = self._groups[name]
-        if not history.entries:  # it has run before, and has crashed
-            found = await self._read_log(history.first_pointer - 1, name)
-            if name not in found:
-                raise CorruptGroup(name)
-            self._groups[name] = history = found[name]
-        state = history.restore()
+        state = self._groups[name].restore()
         state.restarted(self._parts.clock.now_us())
         return state
 
@@ -267,7 +281,15 @@ class GroupRegistry(GenServer):
                 raise
             await self._put(encode(Kind.DELETED, name, b"", None))
         else:
-            await self.call(ref, EndGroup(force=force), timeout_s=None)
+            try:
+                await self.call(ref, EndGroup(force=force), timeout_s=None)
+            except ActorDead:  # nobody can say whether that is written but the log
+                await self._recall(name)
+                raise
+        self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        """Know a group no more, which is deleted."""
         del self._groups[name]
         self._parts.floors.forget(name)
         if self._queues is not None:
@@ -289,7 +311,8 @@ class GroupRegistry(GenServer):
     async def _read_groups(self) -> None:
         if self._parts.fence is not None:
             await self._begin_claim()
-        self._groups = await self._read_log(0)
+        found = await self._read_log(0)
+        self._groups = {name: each for name, each in found.items() if not each.is_deleted}
         self._is_log_read = True
         for name, history in self._groups.items():
             if self.whereis(self._address_of(name)) is not None:  # it goes on writing
@@ -310,7 +333,10 @@ class GroupRegistry(GenServer):
             fence.is_alone = True
 
     async def _read_log(self, pointer: int, only: str | None = None) -> dict[str, GroupHistory]:
-        """Return what the log tells from behind a pointer on, of all groups or of one."""
+        """Return what the log tells from behind a pointer on, of all groups or of one.
+
+        Of those that are deleted, too.
+        """
         groups: dict[str, GroupHistory] = {}
         while True:
             wanted = GetRange(pointer, POINTER_MAX, RANGE_COUNT_MAX, _READ_BYTES)
@@ -328,7 +354,7 @@ class GroupRegistry(GenServer):
             pointer = int(records.pointers[-1])
             for entry in _entries(records):
                 if entry.kind != Kind.CLAIM and only in {None, entry.name}:
-                    _take(groups, entry)
+                    groups.setdefault(entry.name, GroupHistory()).add(entry)
 
     async def _write_snapshot(self, state: GroupState) -> Entry:
         state.take_changes()  # the snapshot has them
@@ -385,10 +411,3 @@ class GroupRegistry(GenServer):
 def _entries(records: IndexedRecords) -> list[Entry]:
     decoded = (Entry.decode(*each) for each in records.pairs())
     return [each for each in decoded if each is not None]
-
-
-def _take(groups: dict[str, GroupHistory], entry: Entry) -> None:
-    if entry.kind == Kind.DELETED:
-        groups.pop(entry.name, None)
-        return
-    groups.setdefault(entry.name, GroupHistory()).add(entry)

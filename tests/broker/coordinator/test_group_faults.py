@@ -254,10 +254,19 @@ def test_nobody_is_told_under_which_id_a_group_puts_its_dead_letters(sim):
     assert "id" not in sim.node.control("group", group="workers")
 
 
-def test_where_nobody_knows_whether_a_change_is_written_the_log_is_asked(sim, quiet, monkeypatch):
+def test_where_nobody_knows_whether_a_change_is_written_the_log_is_asked(sim, quiet):
     join(sim, mode="shared", topics=["jobs"], group="workers")
     sim.node.put_many(b"jobs", [b"0", b"1", b"2"])
     lease, _ = lease_of(sim)
+    with unsure_log(), pytest.raises(ActorDead):
+        lease_of(sim, done=[Done(lease.id)])
+    [unit] = sim.node.control("group", group="workers")["units"]
+    assert unit["floor"] == lease.last
+
+
+@contextmanager
+def unsure_log():
+    """Have nobody know of the log of the groups whether it has taken what it has."""
     append = Segment.append
 
     def break_behind(self, *arguments):
@@ -266,12 +275,29 @@ def test_where_nobody_knows_whether_a_change_is_written_the_log_is_asked(sim, qu
             raise SyncFailed(self.path, "who knows")
         return pointer
 
-    monkeypatch.setattr(Segment, "append", break_behind)
-    with pytest.raises(ActorDead):
-        lease_of(sim, done=[Done(lease.id)])
-    monkeypatch.setattr(Segment, "append", append)
-    [unit] = sim.node.control("group", group="workers")["units"]
-    assert unit["floor"] == lease.last
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Segment, "append", break_behind)
+        yield
+
+
+def test_a_group_whose_deletion_is_written_is_deleted_though_nobody_could_say_so(sim, quiet):
+    commit(sim, join(sim), orders=5)
+    with unsure_log(), pytest.raises(ActorDead, match="who knows"):
+        sim.node.control("group_delete", group="billing", force=True)
+    assert sim.node.control("groups") == []
+    with pytest.raises(UnknownGroup):
+        sim.node.control("group", group="billing")
+    sim.node.control("group_create", group="billing", mode="ordered", topics=["orders"])
+    assert position(sim) is None
+
+
+def test_a_group_whose_deletion_is_not_written_is_there(sim, quiet):
+    commit(sim, join(sim), orders=5)
+    with refused_log(), pytest.raises(StorageError):
+        sim.node.control("group_delete", group="billing", force=True)
+    assert position(sim) == 5
+    sim.node.control("group_delete", group="billing", force=True)
+    assert sim.node.control("groups") == []
 
 
 def lease_of(sim, member=ANN, **arguments):
