@@ -83,8 +83,10 @@ def work(  # noqa: PLR0913 - a command line option each
         stop_timeout_s=stop_timeout_s,
         **endpoint.options,
     )
-    # Of one that runs on its supervisor says that it was killed; what that means is told below.
-    logging.getLogger("poe.supervision").addFilter(_is_no_end)
+    # Of one that runs on its supervisor says that it was killed, and of what the group refuses the
+    # pool that it does nothing: both are told below.
+    for name in ("poe.supervision", "poe.client.group.worker"):
+        logging.getLogger(name).addFilter(_is_not_told_here)
     try:
         with pool:
             pool.join()
@@ -100,8 +102,8 @@ def work(  # noqa: PLR0913 - a command line option each
     return ExitCode.OK
 
 
-def _is_no_end(record: logging.LogRecord) -> bool:
-    return getattr(record, "report", None) != "shutdown_error"
+def _is_not_told_here(record: logging.LogRecord) -> bool:
+    return getattr(record, "report", None) not in {"shutdown_error", "refusal"}
 
 
 class _Programs:

@@ -400,6 +400,11 @@ def test_a_program_that_is_not_there_is_refused(run):
     assert "is no program" in run("work", "jobs", "--", "no-such-program", code=2)
 
 
+def test_work_that_its_group_refuses_says_so_once(run, billing):
+    told = run("work", "orders", "--group", "billing", "--", "cat", code=1, command=poe)
+    assert "group 'billing' is of mode 'ordered'" in told
+
+
 def test_work_needs_a_server():
     ended = poe("work", "jobs", "--", "cat", port=1)
     assert ended.returncode == 3

@@ -217,7 +217,7 @@ class GroupWorker:
         """Keep for `join` what trying again does not change; log it for who never joins."""
         if self._refusal is None:
             self._refusal = refusal
-            _log.error("the pool does nothing: %s", refusal)
+            _log.error("the pool does nothing: %s", refusal, extra={"report": "refusal"})
 
     def _work(self, job: Job) -> None:
         """Have the handler work on a job, in the thread of a slot."""
