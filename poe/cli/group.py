@@ -15,8 +15,9 @@ from poe.cli.endpoint_options import asks_server
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, is_terminal, write_error, write_line
 from poe.cli.topic import Format, FormatOption
-from poe.errors import ConfigError, OptionError
+from poe.errors import ConfigError, CorruptGroup, OptionError
 from poe.errors.short_text import printable
+from poe.protocol import Socket
 from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
 
@@ -171,14 +172,22 @@ def delete(
         msg = "there is no terminal to ask on; give --yes to delete the group"
         raise ConfigError(msg)
     with endpoint.connect() as connection:
-        told = connection.control("group", group=group)
-        what = f"group {group}, {counted(len(told['members']), 'member')}"
+        what = f"group {group}, {_members(connection, group)}"
         if not is_confirmed and not says_yes(f"delete {what}?"):
             write_error("nothing was deleted")
             return ExitCode.FAILURE
         connection.control("group_delete", group=group, force=force)
     write_line(f"{what}: deleted")
     return ExitCode.OK
+
+
+def _members(connection: Socket, group: str) -> str:
+    """Say how many members a group has; one that is damaged can only be deleted."""
+    try:
+        told = connection.control("group", group=group)
+    except CorruptGroup:
+        return "damaged"
+    return counted(len(told["members"]), "member")
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - as a server tells it

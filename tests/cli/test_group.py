@@ -7,9 +7,12 @@ from pathlib import Path
 from time import time_ns
 from types import SimpleNamespace
 
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 import pytest
 
 from poe.broker.appendix.hybrid_clock import HybridClock
+from poe.broker.appendix.message import Put
+from poe.broker.coordinator.group_log import GROUPS_TOPIC
 from poe.cli.work import _Programs
 from poe.client import Consumer, Queue
 from poe.client.group.redrive import redrive
@@ -103,6 +106,21 @@ def test_a_group_is_deleted(run, billing):
     assert "give --yes" in run("group", "delete", "billing", code=2)
     assert run("group", "delete", "billing", "--yes") == "group billing, 0 members: deleted\n"
     assert "is not known" in run("group", "show", "billing", code=1)
+
+
+def test_a_group_that_is_damaged_is_deleted_by_force(serve, tmp_path):
+    """As the error says that tells of it."""
+    node = serve(dir=tmp_path / "data")
+    node.control("group_create", group="billing", mode="ordered", topics=["orders"])
+    broken = msgpack.packb([1, "broken", bytes(16), 0, msgpack.packb({"version": 99})])
+    node.system.call(node._routes[GROUPS_TOPIC].writer, Put([broken]))  # noqa: SLF001 - nobody else may
+    node.stop()
+    port = serve(dir=tmp_path / "data").address[1]
+    told = poe_here("group", "delete", "broken", "--yes", port=port)
+    assert "delete the group with force" in complaint(told)
+    told = poe_here("group", "delete", "broken", "--yes", "--force", port=port)
+    assert (told.returncode, told.stdout) == (0, b"group broken, damaged: deleted\n")
+    assert poe_here("group", "list", port=port).stdout == b"billing\tordered\torders\n"
 
 
 @pytest.mark.parametrize("place", ["yesterday", "17", "", "0001-01-01", "9999-12-31"])
