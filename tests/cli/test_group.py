@@ -350,6 +350,27 @@ def test_dead_letters_are_told_and_put_back(node, run, properties):
         assert run("queue", "redrive", "workers") == "0 messages put back\n"
 
 
+def test_letters_that_were_deleted_keep_no_others_from_being_put_back(serve):
+    node = serve(count_limit=1, check_interval=0.01)
+    with Queue(url(node), "jobs", group_options=OPTIONS) as queue:
+        queue.get(timeout_s=0.01)
+        wait_until(lambda: node.control("groups"))
+
+        def letter(value):
+            return node.put("workers.dead", encode(None, value, {"poe.topic": b"jobs"}))
+
+        def redrive():
+            return poe_here("queue", "redrive", "workers", port=node.address[1]).stdout
+
+        letter(b"first")
+        assert redrive() == b"1 message put back\n"
+        gone = letter(b"gone")
+        wait_until(lambda: node.control("trim", topic="workers.dead", pointer=gone))
+        letter(b"last")
+        assert redrive() == b"1 message put back\n"
+        assert [queue.get().value for _ in range(2)] == [b"first", b"last"]
+
+
 def test_work_may_be_put_for_later(node, run):
     node.create_topic("jobs", partitions=2, envelope=True)
     assert run("queue", "put", "jobs", "a", "b", "--delay", 0.1) == "2 messages, due in 0.1 s\n"

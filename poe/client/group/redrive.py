@@ -277,7 +277,9 @@ def _deal(  # noqa: PLR0913, PLR0917 - as `redrive`, and what is done
     one = choice is not None and choice.pointer is not None
     left = _left(connection, group, found, choice)
     # Of one letter alone only those in front of it are to be moved.
-    options = {**entry, "commit": "manual", "batch": 1 if one else BATCH, "on_corrupt": "skip"}
+    options = {**entry, "commit": "manual", "batch": 1 if one else BATCH}
+    # Of letters that are damaged, or were deleted, nothing can be put back.
+    options |= {"on_corrupt": "skip", "on_lost": "skip"}
     with Consumer(url, topic, group=redriver(group), **options) as consumer:
         for batch in consumer.batches():
             if choice is not None and not left:
