@@ -70,9 +70,9 @@ class Turns(Generic[R]):
         Raises:
             PoeError: as `Reader.read`; the next call has it tried again.
         """
-        looked_anew: list[R] = []
+        looked_anew: set[R] = set()
         while True:
-            looked_anew += self._idle
+            looked_anew.update(self._idle)
             while self._idle:
                 self._begin_read(self._idle.pop())
             if self._tasks:
@@ -95,10 +95,13 @@ class Turns(Generic[R]):
 
     async def _next_read(self) -> Turn[R] | None:
         """Return what the first that is done of the reads under way has come to."""
-        self._changed = asyncio.get_running_loop().create_future()
-        waited: list[asyncio.Future[Any]] = [*self._tasks.values(), self._changed]
-        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-        done = next((each for each in self._tasks.items() if each[1].done()), None)
+        done = self._done()
+        if done is None:
+            # Not before: of thousands, each turn would wait for each of those that are done.
+            self._changed = asyncio.get_running_loop().create_future()
+            waited: list[asyncio.Future[Any]] = [*self._tasks.values(), self._changed]
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            done = self._done()
         if done is None:
             return None
         reader, task = done
@@ -112,6 +115,10 @@ class Turns(Generic[R]):
             return None
         self._begin_read(reader)
         return Turn(reader, fetched)
+
+    def _done(self) -> tuple[R, asyncio.Task[Fetched | None]] | None:
+        """Return the first read that is done, in the order of turns."""
+        return next((each for each in self._tasks.items() if each[1].done()), None)
 
     def _begin_read(self, reader: R) -> None:
         """Read on in a partition, whose turn comes behind all others."""
