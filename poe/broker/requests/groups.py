@@ -294,10 +294,13 @@ async def group_operation(handler: RequestHandler, op: str, arguments: Arguments
         if is_for_queue(handler.routes, find) and handler.routes.queue(find.topics[0]) is None:
             check(handler.permissions, [Need.of_topic("create", find.topics[0])])
     try:
-        if is_of_log(handler.routes, find):
-            answered = await ask_log_groups(handler, _question(op, find, arguments))
+        while is_of_log(handler.routes, find):
+            question = _question(handler.routes, op, find, arguments)
+            answered = await ask_log_groups(handler, question)
             if answered is not None:
                 return answered.result
+            if find.mode is None:
+                break
         return await ask_group(handler, find, GroupRequest(op, parsed, name))
     except UnknownGroup as error:
         if find.mode is None:
@@ -313,8 +316,12 @@ async def _delete(handler: RequestHandler, name: str, *, force: bool) -> None:
     await handler.actor.call(GROUPS, DeleteGroup(name, force))
 
 
-def _question(op: str, find: FindGroup, arguments: Arguments) -> Question:
-    """Return what the node that coordinates is asked, which looks at the arguments again."""
+def _question(routes: RoutingTable, op: str, find: FindGroup, arguments: Arguments) -> Question:
+    """Return what the node that coordinates is asked, which looks at the arguments again.
+
+    It makes no group of other topics, though one of its name may have been deleted elsewhere.
+    """
+    is_to_be_made = find.may_create and find.mode is not None
     return Question(
         op,
         find.name,
@@ -322,7 +329,7 @@ def _question(op: str, find: FindGroup, arguments: Arguments) -> Question:
         find.topics,
         find.options,
         find.is_new,
-        find.may_create and find.mode is not None,
+        is_to_be_made and is_replicated(routes, find.topics),
         arguments=dict(arguments),
     )
 

@@ -279,7 +279,7 @@ async def _ask(handler: RequestHandler, question: Question, wait_s: float) -> An
             result = _decode(answer)
         except UnknownGroup:
             table.forget(question.group)
-            if question.mode is not None:
+            if question.mode is not None and is_replicated(handler.routes, question.topics):
                 raise
             return None
         if question.op == "group_delete":

@@ -114,6 +114,17 @@ def test_a_group_that_is_deleted_at_one_node_is_gone_at_all(topic):
     join(topic["b"], mode="shared")
 
 
+def test_a_group_that_was_deleted_at_another_node_is_made_anew_for_topics_of_one_node(topic):
+    """Who had heard of it had one made for the cluster, of a topic that others have not got."""
+    member, _ = join(topic["b"])
+    topic["c"].control("group_leave", group="g", member=member)
+    topic["c"].control("group_delete", group="g")
+    topic.put_own("b", "plain", b"1")
+    join(topic["b"], topics=[b"plain"])
+    assert names(topic["b"]) == ["g"]
+    assert names(topic["a"]) == []
+
+
 def test_a_topic_that_is_deleted_is_forgotten_by_its_groups(topic):
     pointer = topic["a"].put("t", b"1")
     member, told = join(topic["a"])
