@@ -23,6 +23,7 @@ from poe.errors import (
     CorruptRecord,
     InvalidEnvelope,
     InvalidMessage,
+    PoeError,
     PutTooLarge,
     RepeatedPut,
     SequenceGap,
@@ -34,20 +35,32 @@ from poe.topic_properties import TopicProperties
 
 _BYTES_MAX = 8 * 1024 * 1024
 _COUNT_MAX = 1000
+_PUT_S = 5.0
+"""What one try may take: all members of the group wait meanwhile."""
+_PAUSE_S = 1.0
+_PAUSE_MAX_S = 30.0
+"""From one try that fails to the next: the first time, and at most."""
 
 
 class DeadLetters:
     """Buries what a group has given up."""
 
-    __slots__ = ("_handler", "_is_of_log", "_state")
+    __slots__ = ("_handler", "_is_of_log", "_not_before_s", "_pause_s", "_state")
 
     def __init__(
         self, handler: RequestHandler, state: GroupState, *, is_of_log: bool = False
     ) -> None:
-        self._handler = handler
+        self._handler = RequestHandler(handler.actor, handler.routes, put_timeout_s=_PUT_S)
         self._is_of_log = is_of_log
         """Whether any node may be the next one that buries: the topic is to be replicated."""
         self._state = state
+        self._pause_s = 0.0
+        self._not_before_s = 0.0
+
+    @property
+    def wait_s(self) -> float:
+        """How long to wait for the next try: their topic has refused the last one."""
+        return max(0.0, self._not_before_s - self._handler.actor.monotonic_s())
 
     @property
     def topic(self) -> bytes:
@@ -55,7 +68,7 @@ class DeadLetters:
         return self._state.definition.dead_letter_topic
 
     async def bury(self, now_us: int, write: Callable[[], Awaitable[None]]) -> None:
-        """Put all that is dying onto the topic, and write that it is dead.
+        """Put all that is dying onto the topic, and write that it is dead; nothing within `wait_s`.
 
         Where the topic was made anew meanwhile, or a power cut has set it back, it expects other
         numbers; those are written first.
@@ -64,16 +77,19 @@ class DeadLetters:
             PoeError: that is not possible now; it is to be tried again.
         """
         shared = self._state.shared
-        while (dying := shared.next_dying()) is not None:
+        while not self.wait_s and (dying := shared.next_dying()) is not None:
             try:
                 with contextlib.suppress(RepeatedPut):  # it is there, though the log has lost that
                     await self._put(dying)
-            except SequenceGap:
-                if not dying.sequence:
-                    raise
-                shared.renumber_dying(now_us)
-                await write()
-                continue
+            except PoeError as error:
+                if isinstance(error, SequenceGap) and dying.sequence:
+                    shared.renumber_dying(now_us)
+                    await write()
+                    continue
+                self._pause_s = min(2 * self._pause_s or _PAUSE_S, _PAUSE_MAX_S)
+                self._not_before_s = self._handler.actor.monotonic_s() + self._pause_s
+                raise
+            self._pause_s = 0.0
             shared.buried(dying)
             await write()
 
@@ -154,7 +170,7 @@ class DeadLetters:
             replicas = 3 if log is None else log.properties.replicas
             made = CreateLog(self.topic, TopicProperties(envelope=True, replicas=replicas))
             with contextlib.suppress(TopicExists):  # maybe another node has made it just now
-                await self._handler.actor.call(LOGS, made, timeout_s=None)
+                await self._handler.actor.call(LOGS, made, timeout_s=_PUT_S)
             found = properties.find(self.topic)
         if found is None or not found.properties.is_replicated:
             raise TopicExists(self.topic)

@@ -218,6 +218,9 @@ class Group(GenServer):
         deadline_us = self._state.next_deadline_us()
         if deadline_us is not None:
             self._alarm.ring_after(max(0, deadline_us - now_us) / 1e6)
+        letters_s = None if self._leasing is None else self._leasing.wait_s
+        if letters_s is not None:
+            self._alarm.ring_after(letters_s)
 
     def _is_to_look(self, now_us: int) -> bool:
         """Return whether topics may have changed since a while; asked with each lease."""

@@ -121,6 +121,11 @@ class Leasing:
         """Whether somebody waits for messages, or messages are to be buried."""
         return bool(self._polls) or self._shared.next_dying() is not None
 
+    @property
+    def wait_s(self) -> float | None:
+        """How long dead letters wait for another try, where their topic has refused one."""
+        return None if self._shared.next_dying() is None else self._dead_letters.wait_s
+
     async def go_on(self, now_us: int, write: Callable[[], Awaitable[None]]) -> None:
         """Do what a change, which is written, brings about: `write` writes what that changes.
 

@@ -257,6 +257,57 @@ def test_dead_letters_that_are_there_hold_up_no_others_though_a_power_cut_has_ta
     assert len(read_by_next(sim.node, b"workers.dead")) == count + 1
 
 
+def test_a_topic_of_dead_letters_that_refuses_them_is_not_tried_with_each_request(queue):
+    queue.put(1)
+    queue.join(ANN, session_s=600)
+    queue.sim.node.put(b"workers.dead", b"there")
+    lease, _ = queue.ask(ANN)
+    append = Segment.append
+    tries = []
+
+    def refuse(self, *arguments):
+        if "dead" in self.path:
+            tries.append(queue.sim.clock.monotonic_s())
+            raise WriteFailed(self.path, "no disk")
+        return append(self, *arguments)
+
+    failed = Failed(lease.id, lease.after, lease.last, "dead", None, "bad")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Segment, "append", refuse)
+        queue.ask(ANN, limit=0, failed=[failed])
+        for _ in range(100):
+            queue.ask(ANN)
+            queue.sim.advance(1)
+    assert 3 < len(tries) < 20
+    queue.sim.advance(30)
+    assert queue.unit()["dying_ranges"] == 0
+    assert len(read_by_next(queue.sim.node, b"workers.dead")) == 2
+
+
+def test_a_topic_of_dead_letters_that_does_not_answer_keeps_nobody_from_working(queue):
+    """As a replicated one may, that has no majority."""
+    sim = queue.sim
+    queue.put(20)
+    queue.join(ANN, session_s=600)
+    sim.node.put(b"workers.dead", b"there")
+    lease, _ = queue.ask(ANN, limit=1)
+    writer = sim.routes[b"workers.dead"].writer
+    sim.system.suspend(writer)
+    failed = Failed(lease.id, lease.after, lease.last, "dead", None, "bad")
+    answers: list[Any] = []
+    for number in range(20):
+        said = (failed,) if not number else ()
+        asked = LeaseRequest("workers", ANN, 1, 1 << 20, 0.0, (), said)
+        ref = sim.system.start(Leases, sim.routes)
+        sim.system.start(Waiter, ref, asked, answers)
+        sim.advance(1)
+    assert len(answers) > 10
+    sim.system.resume(writer)
+    sim.advance(40)
+    assert queue.unit()["dying_ranges"] == 0
+    assert len(read_by_next(sim.node, b"workers.dead")) == 2
+
+
 def test_dead_letters_go_on_where_their_topic_was_made_anew(queue):
     """It knows nothing of those that were put before, and expects their first number."""
     queue.put(4)
