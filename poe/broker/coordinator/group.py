@@ -48,6 +48,8 @@ _UNITS_US = 1_000_000
 """How often new topics and partitions are looked for."""
 _RETRY_S = 1.0
 """Pause before what a disk has refused is tried again."""
+_LATE_S = 2.0
+"""Where its alarm is so late a group was held up, by its disk maybe, and has heard nobody."""
 _DEADLINE = object()
 
 
@@ -115,6 +117,8 @@ class Group(GenServer):
         self._units_at_us = 0
         self._units_version = 0, 0
         self._alarm = AlarmClock(self, _DEADLINE)
+        self._excuse_us = 0
+        """Until then nobody is excused again."""
         self._heartbeats: dict[bytes, tuple[Call, _Heartbeat]] = {}
 
     def describe_role(self) -> str:
@@ -128,7 +132,7 @@ class Group(GenServer):
         self, request: LeaseRequest | GroupRequest | EndGroup, caller: Call
     ) -> Any:  # noqa: ANN401
         """Carry out a request of a member, or of who looks after the group."""
-        now_us = self._clock.now_us()
+        now_us = self._now_us()
         if isinstance(request, EndGroup):
             return await self._end(request)
         answer: Any = None
@@ -165,18 +169,18 @@ class Group(GenServer):
             await self._hear(message)
         elif isinstance(message, Undelivered):
             if self._leasing is not None:  # else another group had this name
-                now_us = self._clock.now_us()
+                now_us = self._now_us()
                 self._leasing.take_back(message.lease, now_us)
                 await self._go_on(now_us)
         elif isinstance(message, ReleaseWaiting):
-            now_us = self._clock.now_us()
+            now_us = self._now_us()
             for member in list(self._heartbeats):
                 await self._answer_heartbeat(member, now_us)
             await self._go_on(now_us)
 
     async def handle_info(self, message: Any) -> None:  # noqa: ANN401
         """Take the deadline of a session, a lease or a retry, and the end of a poll."""
-        now_us = self._clock.now_us()
+        now_us = self._now_us()
         if message is _DEADLINE:
             self._alarm.rang()
             self._state.expire(now_us)
@@ -195,7 +199,7 @@ class Group(GenServer):
     async def _hear(self, news: News) -> None:
         assert self._leasing is not None
         # A unit that its topic has not got any more is not to be read.
-        now_us = self._clock.now_us()
+        now_us = self._now_us()
         if self._is_to_look(now_us):
             now_us = await self._look_for_units()
         self._leasing.hear(news)
@@ -221,6 +225,16 @@ class Group(GenServer):
         letters_s = None if self._leasing is None else self._leasing.wait_s
         if letters_s is not None:
             self._alarm.ring_after(letters_s)
+
+    def _now_us(self) -> int:
+        """Return the time; after it was held up, nobody is taken for silent who was not heard."""
+        now_us = self._clock.now_us()
+        if self._alarm.rings_within(-_LATE_S):
+            self._alarm.rang()
+            if now_us >= self._excuse_us:  # else who is gone would stay as long as it is held up
+                self._state.excuse(now_us)
+                self._excuse_us = now_us + round(2e6 * self._state.definition.options.session_s)
+        return now_us
 
     def _is_to_look(self, now_us: int) -> bool:
         """Return whether topics may have changed since a while; asked with each lease."""

@@ -497,6 +497,39 @@ def test_who_waits_and_is_silent_is_a_member_no_longer_than_its_session(queue):
     assert only["id"] == BOB
 
 
+def test_a_group_that_was_held_up_takes_nobody_for_silent_whom_it_has_not_heard(queue):
+    """By its disk, maybe, or with all of its node."""
+    sim = queue.sim
+    queue.put(2)
+    queue.join(ANN, session_s=10, lease_s=10)
+    lease, _ = queue.ask(ANN, limit=1)
+    sim.system.suspend("group workers")
+    sim.advance(30)
+    answers: list[Any] = []
+    asked = LeaseRequest("workers", ANN, 1, 1 << 20, 0.0, [Done(lease.id)])
+    ref = sim.system.start(Leases, sim.routes)
+    sim.system.start(Waiter, ref, asked, answers)
+    sim.advance(0)
+    sim.system.resume("group workers")
+    sim.advance(0)
+    [(again, records)] = answers
+    assert (again.lost, [value for _, value in records]) == ((), [b"1"])
+    sim.advance(9)
+    assert len(queue.describe()["members"]) == 1
+    sim.advance(2)
+    assert queue.describe()["members"] == []
+
+
+def test_a_group_that_is_held_up_again_and_again_finds_out_who_is_gone(queue):
+    queue.join(ANN, session_s=10)
+    for _ in range(2):
+        queue.sim.system.suspend("group workers")
+        queue.sim.advance(15)
+        queue.sim.system.resume("group workers")
+        queue.sim.advance(0)
+    assert queue.describe()["members"] == []
+
+
 def test_who_gets_nothing_is_told_what_keeps_it_back(queue):
     queue.join(ANN, leases_max=1)
     assert queue.ask(ANN)[0].why == ""  # there is nothing
