@@ -95,6 +95,7 @@ from poe.errors import (
 from poe.storage import PLACE_UNKNOWN, Messages
 from poe.supervision import start_dynamic_child
 from poe.topic_name import topic_text
+from poe.topic_properties import is_reserved
 
 logger = logging.getLogger("poe.cluster")
 
@@ -331,10 +332,11 @@ class Replica(GenServer):
     # ---- puts -----------------------------------------------------------------------------------
 
     def _put(self, messages: Messages, put_id: Any, caller: Call) -> Any:  # noqa: ANN401
-        try:
-            self._parts.check_sizes(messages)
-        except PoeError as error:
-            return Error(error)
+        if not is_reserved(self._parts.topic):  # as large as it comes: what is known of a group
+            try:
+                self._parts.check_sizes(messages)
+            except PoeError as error:
+                return Error(error)
         batch = encode_batch(messages)
         if len(batch) > PUT_MAX_BYTES:
             return Error(PutTooLarge(len(batch), PUT_MAX_BYTES))

@@ -165,6 +165,15 @@ def test_a_consumer_and_a_queue_take_from_a_replicated_topic_at_any_node(topic):
     wait_until(lambda: topic["b"].control("group_lag", group="q")[b"t"]["messages"] == 0, 10)
 
 
+def test_what_is_known_of_a_group_may_be_larger_than_messages_may_be(tmp_path):
+    with replicated(tmp_path, message_max=100) as three:
+        three["a"].create_topic("t", replicas=3)
+        pointer = three["a"].put("t", b"1")
+        member, told = join(three["a"])
+        commit(three["b"], member, told["generation"], pointer)
+        assert positions(three["c"])[b"t"][0] == pointer
+
+
 def test_without_a_majority_no_group_is_made(tmp_path):
     with replicated(tmp_path) as nodes:
         nodes["a"].create_topic("t", replicas=3)
