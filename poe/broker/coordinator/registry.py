@@ -214,8 +214,13 @@ class GroupRegistry(GenServer):
             created_us=now_us,
         )
         check_patterns(definition.topics)
+        routes = self._parts.routes
+        topics = [each for each in definition.topics if b"*" not in each]
         if definition.mode == "shared" and definition.options.on_dead == "keep":
-            folder_name(definition.dead_letter_topic, self._parts.routes.names)
+            topics.append(definition.dead_letter_topic)
+        for topic in topics:  # what can never be there would be waited for without a word
+            if not routes.is_topic(topic):
+                folder_name(topic, routes.names)
         state = GroupState.create(definition, now_us)
         if definition.options.start == "newest":
             await self._begin_at_end(state, now_us)

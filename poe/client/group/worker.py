@@ -29,8 +29,10 @@ from poe.client.timeouts import deadline_of, left_s
 from poe.errors import (
     ActorDead,
     ConfigError,
+    CorruptGroup,
     GroupMismatch,
     InvalidGroupName,
+    InvalidTopicName,
     LeaseLost,
     NotAuthorized,
     PoeError,
@@ -61,8 +63,10 @@ _FINAL: Final = (
     *NOT_LET_IN,
     NotAuthorized,
     ConfigError,
+    CorruptGroup,
     GroupMismatch,
     InvalidGroupName,
+    InvalidTopicName,
     UnknownGroup,
 )
 """What the group refuses, however often it is asked; also that somebody has deleted it."""
@@ -173,8 +177,9 @@ class GroupWorker:
             ActorDead: it has given up: its slots have failed too often; the log tells why.
             GroupMismatch: the group is of another mode, or of other topics.
             UnknownGroup: somebody has deleted the group.
-            InvalidGroupName, OptionError: the server refuses the name or the options of the group;
-                or `timeout_s` is no time.
+            CorruptGroup: what the server holds of it is damaged.
+            InvalidGroupName, InvalidTopicName, OptionError: the server refuses a name, or the
+                options of the group; or `timeout_s` is no time.
             AuthenticationFailed, NotAuthorized, TlsFailed: it does not let the pool in.
         """
         deadline_s = deadline_of(timeout_s)

@@ -391,6 +391,16 @@ def test_a_group_whose_dead_letters_could_go_nowhere_is_not_made(simulate, optio
     control("group_create", **named, options={**options, "on_dead": "drop"})
 
 
+@pytest.mark.parametrize("mode", ["shared", "ordered"])
+def test_a_group_of_a_topic_that_can_never_be_is_not_made(simulate, mode):
+    """Its members would wait for ever, and nobody be told why."""
+    control = simulate().node.control
+    with pytest.raises(InvalidTopicName, match="a/b"):
+        control("group_create", group="workers", mode=mode, topics=["jobs", "a/b"])
+    assert control("groups") == []
+    control("group_create", group="workers", mode=mode, topics=["jobs", "a/*"])
+
+
 def test_a_poll_is_answered_when_something_comes(queue):
     queue.put(1)
     queue.join(ANN)

@@ -5,15 +5,20 @@ import logging
 import threading
 import time
 
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 import pytest
 
+from poe.broker.appendix.message import Put
+from poe.broker.coordinator.group_log import GROUPS_TOPIC
 from poe.client import GroupWorker
 from poe.client.group import worker as worker_module
 from poe.client.group.job import reason_of
 from poe.errors import (
     ActorDead,
+    CorruptGroup,
     GroupMismatch,
     InvalidGroupName,
+    InvalidTopicName,
     OptionError,
     UnknownGroup,
     UnknownOption,
@@ -244,6 +249,22 @@ def test_a_pool_that_its_group_refuses_says_so_at_once_and_is_not_tried_again(
     with worker(print, concurrency=3, **options) as pool, pytest.raises(error):
         pool.join(20)
     assert [each.exc_info for each in caplog.records if each.levelno >= logging.ERROR] == [None]
+
+
+def test_a_pool_of_a_topic_that_can_never_be_says_so_at_once(node):
+    with GroupWorker(url(node), "a/b", print) as pool, pytest.raises(InvalidTopicName):
+        pool.join(20)
+
+
+def test_a_pool_whose_group_is_damaged_says_so_at_once(serve, tmp_path):
+    node = serve(dir=tmp_path / "data")
+    node.control("group_create", group="other", mode="shared", topics=["jobs"])
+    broken = msgpack.packb([1, "workers", bytes(16), 0, msgpack.packb({"version": 99})])
+    node.system.call(node._routes[GROUPS_TOPIC].writer, Put([broken]))  # noqa: SLF001 - nobody else may
+    node.stop()
+    node = serve(dir=tmp_path / "data")
+    with GroupWorker(url(node), "jobs", print) as pool, pytest.raises(CorruptGroup):
+        pool.join(20)
 
 
 def test_a_pool_whose_group_is_deleted_says_so_and_makes_no_other(node, worker, caplog):
