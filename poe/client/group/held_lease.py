@@ -2,7 +2,9 @@
 
 import numpy as np
 
+from poe.errors import InvalidEnvelope
 from poe.protocol import Done, Failed, IndexedRecords, Lease
+from poe.protocol.envelope import decode
 from poe.protocol.leases import Verdict
 from poe.record import RECORD_HEADER_BYTES
 
@@ -25,6 +27,8 @@ class HeldLease:
         self.handed_count = 0
         self.working_count = 0
         self.end = len(records)
+        self.has_envelopes = False
+        """Whether its messages are in envelopes."""
         self.is_lost = False
         self.is_telling = False
         """Whether something of it is on its way to the group."""
@@ -91,6 +95,16 @@ class HeldLease:
         """Return the bytes of a message."""
         begin, end = self._starts[number] + RECORD_HEADER_BYTES, self._starts[number + 1]
         return bytes(self._data[begin:end])
+
+    def begins_without_envelope(self) -> bool:
+        """Return whether its first message is in none."""
+        if not self.end:
+            return False
+        try:
+            decode(self.message(0))
+        except InvalidEnvelope:
+            return True
+        return False
 
     def finish(self, number: int, failed: tuple[Verdict, float | None, str] | None) -> None:
         """Note what became of a message that was handed out; None: it is done."""

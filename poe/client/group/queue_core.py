@@ -66,6 +66,10 @@ _PAUSE_S = 0.2
 _TELL_MAX = 256
 """Ranges that are done in one request, and ranges that have failed: with the longest reasons less
 than a server refuses."""
+_ENVELOPE_S = 10.0
+"""How long is kept whether a topic's messages are envelopes: it may be deleted and made anew."""
+_ENVELOPES_MAX = 1000
+"""Of so many topics."""
 _CLOSE_S = 5.0
 """The end waits no longer for a server that does not answer."""
 _PUT_GIVEN_UP = "it was closed, and what was being put may be stored"
@@ -171,7 +175,7 @@ class QueueCore:
         self._puts = Underway(partial(QueueClosed, _PUT_GIVEN_UP))
         self._destination: _Destination | None = None
         self._put_ids: dict[bytes, PutId] = {}
-        self._envelopes: dict[bytes, bool] = {}
+        self._envelopes: dict[bytes, tuple[bool, float]] = {}
 
         self._lock = threading.RLock()
         self._leases: dict[int, HeldLease] = {}
@@ -423,7 +427,7 @@ class QueueCore:
                 self._ready.remove(lease)
             while lease.may_hand_out(now_s):
                 job = Job(self, lease, lease.take())
-                if not self._envelopes.get(lease.topic) or self._open_envelope(job):
+                if not lease.has_envelopes or self._open_envelope(job):
                     return job
         return None
 
@@ -504,10 +508,16 @@ class QueueCore:
         self._tell_why(reply.lease.why)
         if not lease.id:
             return
-        if lease.topic not in self._envelopes:
-            self._envelopes[lease.topic] = await self._has_envelope(lease.topic)
         with self._lock:
             self._leases[lease.id] = lease
+        try:
+            lease.has_envelopes = await self._has_envelopes(lease)
+        except PoeError:
+            with self._lock:
+                lease.give_back()
+            self._ended.set()
+            raise
+        with self._lock:
             self._ready.append(lease)
             self._counts["received"] += lease.end
         self._changed.set()
@@ -521,13 +531,21 @@ class QueueCore:
             _log.warning("nothing is handed out: %s", why)
         self._why = why
 
-    async def _has_envelope(self, topic: bytes) -> bool:
+    async def _has_envelopes(self, lease: HeldLease) -> bool:
+        topic, now_s = lease.topic, time.monotonic()
         if self._options.envelope is not None:
             return self._options.envelope
+        has_envelopes, until_s = self._envelopes.get(topic, (False, 0.0))
+        if now_s < until_s and not (has_envelopes and lease.begins_without_envelope()):
+            return has_envelopes
         if len(self._topics) == 1 and topic.startswith(self._topics[0] + b"@"):
             return False  # the stream of a queue across nodes, of which nobody tells
         found = await self._membership.call(lambda socket: socket.find_topic(topic))
-        return found is not None and found.properties.envelope
+        has_envelopes = found is not None and found.properties.envelope
+        if len(self._envelopes) >= _ENVELOPES_MAX:
+            self._envelopes.clear()
+        self._envelopes[topic] = has_envelopes, now_s + _ENVELOPE_S
+        return has_envelopes
 
     async def _tell_often(self) -> None:
         """Tell what became of jobs: at once, or when it did not ride on another request."""

@@ -72,6 +72,24 @@ def test_what_is_put_onto_a_topic_that_was_made_anew_is_put_as_that_one_is(node,
         assert sorted(messages) == [b"0", b"1", b"2"]
 
 
+@pytest.mark.parametrize("has_envelopes", [True, False])
+def test_what_comes_from_a_topic_that_was_made_anew_is_taken_as_that_one_has_it(
+    node, queue, monkeypatch, has_envelopes
+):
+    """And is no dead letter since it is in no envelope."""
+    monkeypatch.setattr(queue_core, "_ENVELOPE_S", 3600 if has_envelopes else 0)
+    node.create_topic("jobs", envelope=has_envelopes)
+    with queue() as jobs:
+        jobs.put(b"old")
+        take_all(jobs, 1)
+        node.control("delete", topic="jobs")
+        node.create_topic("jobs", envelope=not has_envelopes)
+        with queue() as other:
+            other.put([b"new", b"more"])
+        assert [job.value for job in take_all(jobs, 2)] == [b"new", b"more"]
+        assert jobs.statistics()["dead"] == 0
+
+
 def test_what_is_put_comes(node, queue):
     with queue() as jobs:
         first = jobs.put(b"one")
