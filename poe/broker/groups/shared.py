@@ -539,13 +539,17 @@ class Shared:
         image, self._image = self._image, None
         assert image is not None
         self._letters = image.letters
+        latest_us = now_us + round(2e6 * RETRY_S_MAX)
         for name, unit, gaps in image.gaps():
             self._progress[name] = unit.progress
             self._done_count += len(unit.progress.done)
             for bounds in gaps:
                 self._return(name, bounds, NONE_YET, "restarted", now_us)
             for after, last, failures in unit.failures:
-                self._return(name, (after, last), failures, "restarted", now_us)
+                # Later than that nothing is to come: the clock was ahead, and is set back.
+                due_us = failures.due_us if failures.due_us <= latest_us else now_us
+                known = failures._replace(due_us=due_us)
+                self._return(name, (after, last), known, "restarted", now_us)
 
     def _next_suspect(self, member: bytes, hand: Hand) -> Returned | None:
         """Return the next suspect, if the member holds nothing.

@@ -130,6 +130,19 @@ def test_attempts_survive_a_restart_and_lead_to_the_dead_letters():
     assert work.floor() == 10
 
 
+def test_what_failed_while_the_clock_was_years_ahead_is_not_waited_for_until_then():
+    work = Work()
+    work.join("a")
+    work.sleep(10 * 365 * 24 * 3600)
+    work.join("a")
+    work.fail(work.take(A, 1), delay_s=60)
+    work.now_us = 0
+    work.restart()
+    work.join("a")
+    lease = work.take(A, 1)
+    assert (lease.last, lease.attempts) == (10, 1)
+
+
 def test_dead_letters_have_numbers_that_no_other_life_has_used():
     work = Work()
     work.join("a")
