@@ -4,6 +4,7 @@ So a topic whose disk is slow, or full, keeps no other one waiting, nor who puts
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, cast
 from weakref import proxy
@@ -17,8 +18,9 @@ from poe.broker.coordinator.delayed_log import (
     encode_intent,
     encode_void,
 )
-from poe.broker.coordinator.waiting import Batch, Done, Number, pointer_of
+from poe.broker.coordinator.waiting import Batch, Done, Number, due_us_of, pointer_of
 from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.requests.delayed import DELAYER, PutLater
 from poe.broker.requests.request_handler import RequestHandler
 from poe.broker.requests.slices import read_records
 from poe.errors import (
@@ -32,6 +34,7 @@ from poe.errors import (
 from poe.protocol import IndexedRecords, PutId
 from poe.protocol.put import DELAYED_PRODUCER
 from poe.storage import Clock
+from poe.topic_properties import partition_of
 
 logger = logging.getLogger("poe.broker")
 
@@ -97,6 +100,9 @@ class DelayedPut(GenServer):
         """Put a batch; `_batch` is what the delayer is to know of it, whatever happens."""
         topic, is_repeated = batch.topic, batch.is_written
         number = batch.number
+        partitions = self._partitions(topic)
+        if topic not in partitions:
+            return await self._move(batch, partitions)
         if is_repeated or number is None:
             last = await self._handler.last_put(topic, DELAYED_PRODUCER)
             newest = Number(0, 0) if last is None else Number(last.epoch, last.sequence)
@@ -120,6 +126,35 @@ class DelayedPut(GenServer):
             await self._handler.put(DELAYED_TOPIC, [encode_void(topic, number)])
             return Voided()
         return Stored(None if is_repeated else Number(number.epoch, number.sequence + 1))
+
+    def _partitions(self, topic: bytes) -> tuple[bytes, ...]:
+        """Return where what waits for a topic is put: it may have been made with partitions since.
+
+        Or what was a partition may be none any more, since it was made anew with fewer.
+        """
+        routes, part = self._handler.routes, partition_of(topic)
+        described = None if routes.properties is None else routes.properties.find(topic)
+        if part is not None and not routes.is_topic(topic) and routes.properties is not None:
+            described = routes.properties.find(part[0])
+        partitions = () if described is None else described.partition_topics()
+        return partitions if len(partitions) > 1 else (topic,)
+
+    async def _move(self, batch: Batch, partitions: Sequence[bytes]) -> Stored:
+        """Have messages wait for a partition instead.
+
+        Who dies in between has them twice.
+        """
+        first = batch.entries[0]
+        messages = await self._messages(batch)
+        if messages:
+            partition = partitions[pointer_of(first) % len(partitions)]
+            later = PutLater(partition, due_us_of(first), messages)
+            await self._handler.actor.call(DELAYER, later, timeout_s=None)
+        number = batch.number or Number(self._clock.now_us() // 1_000_000, 0)
+        notes = [encode_intent(batch, number), encode_done(batch.topic, number)]
+        await self._handler.put(DELAYED_TOPIC, notes)
+        self._batch = replace(batch, number=None)
+        return Stored(None)
 
     async def _messages(self, batch: Batch) -> list[bytes]:
         """Read what is to be put; what the disk has lost is left out."""

@@ -260,6 +260,33 @@ def test_a_topic_that_was_made_anew_gets_what_waits(sim):
     assert jobs(sim) == [b"b"]
 
 
+def test_a_topic_that_was_made_with_partitions_gets_what_waits_for_it(sim):
+    """That waited for a topic which took no puts any more, and was tried again for ever."""
+    put_later(sim, 10, b"0", b"1")
+    put_later(sim, 20, b"2")
+    sim.node.create_topic("jobs", partitions=2)
+    sim.advance(11)
+    assert sorted(jobs(sim, b"jobs-0") + jobs(sim, b"jobs-1")) == [b"0", b"1"]
+    assert put_later(sim, 10, b"3", topic=b"jobs-0") == 2
+    sim.stop()
+    sim.start()
+    sim.advance(40)
+    assert sorted(jobs(sim, b"jobs-0") + jobs(sim, b"jobs-1")) == [b"0", b"1", b"2", b"3"]
+    assert put_later(sim, 10, b"4", topic=b"jobs-0") == 1
+
+
+def test_what_waits_for_a_partition_that_is_none_any_more_comes_onto_another_one(sim):
+    sim.node.create_topic("jobs", partitions=4)
+    put_later(sim, 10, b"0", topic=b"jobs-3")
+    sim.node.control("delete", topic=b"jobs")
+    sim.node.create_topic("jobs", partitions=2)
+    put_later(sim, 10, b"own", topic=b"web-1")
+    sim.node.put(b"web", b"plain")
+    sim.advance(11)
+    assert jobs(sim, b"jobs-0") + jobs(sim, b"jobs-1") == [b"0"]
+    assert jobs(sim, b"web-1") == [b"own"]
+
+
 def test_what_is_put_is_trimmed(simulate):
     sim = simulate(count_limit=10)
     for number in range(100):
