@@ -13,7 +13,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from poe.errors import NotAuthorized
+from poe.errors import NotAuthorized, PropertyMismatch
 from poe.protocol import DescribedTopic, IndexedRecords, Removed, Socket, Span
 from poe.protocol.server import Server
 from poe.spark.arrow_batches import ArrowBatches, Place
@@ -103,8 +103,10 @@ class BrokerSegments:
     def follows(self, topic: str, after: int) -> bool:
         """Return whether something is stored behind a pointer."""
         args = os.fsencode(topic), after, POINTER_MAX, 1, NO_LIMIT
-        found = self._server.call(Socket.span, *args)
-        return found is not None
+        try:
+            return self._server.call(Socket.span, *args) is not None
+        except PropertyMismatch:  # its topic was made anew, with other partitions
+            return False
 
     def span(self, whole: SegmentRange, count: int, bytes_max: int) -> Span | None:
         """Return what so much of a range covers."""

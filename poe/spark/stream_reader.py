@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from poe.errors import DataLost, OptionError, PoeError, UnknownTopic
+from poe.errors import DataLost, OptionError, PoeError, PropertyMismatch, UnknownTopic
 from poe.spark.open_segments import open_segments
 from poe.spark.planning import Limits, SegmentRange, admit, partitions, within
 from poe.spark.range_reader import chosen_topics, read_ranges, report_lost
@@ -236,8 +236,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return chosen_topics(self._options, self._segments())
 
     def _stored(self, topic: str, after: int) -> list[SegmentRange]:
-        """Return the segments of a topic; none where it does not exist, or not yet."""
-        with contextlib.suppress(UnknownTopic):
+        """Return the segments of a topic; none where it does not exist, not yet or not any more.
+
+        One that was made anew may have other partitions: then the names of those before are told to
+        be none of it.
+        """
+        with contextlib.suppress(UnknownTopic, PropertyMismatch):
             return self._segments().segments(topic, after)
         return []
 

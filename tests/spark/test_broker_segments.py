@@ -97,6 +97,36 @@ def test_messages_trimmed_after_planning_are_an_error(node):
         table(reader, parts)
 
 
+@pytest.mark.parametrize(("before", "then"), [(1, 3), (3, 1), (3, 2)])
+def test_a_topic_that_was_made_anew_with_other_partitions_is_read_on(node, before, then):
+    """The names of its partitions are those of none then, says the server."""
+    readers = []
+
+    def batch(start):
+        """Read in a query that goes on, and in one that goes on from its checkpoint."""
+        readers[1:] = [stream_reader(**place(node), topic="t")]
+        for reader in readers:
+            end = reader.latestOffset(start, reader.getDefaultReadLimit())
+            found = messages(table(reader, reader.partitions(start, end)))
+            reader.stop()
+        return found, end
+
+    def make(partitions, message):
+        for each in node.create_topic("t", partitions=partitions).partitions:
+            node.put(each.topic, message)
+
+    make(before, b"old")
+    readers.append(stream_reader(**place(node), topic="t"))
+    found, offset = batch({})
+    assert found == [b"old"] * before
+    assert batch(offset) == ([], offset)
+    node.control("delete", topic=b"t")
+    make(then, b"new")
+    found, offset = batch(offset)
+    assert found == [b"new"] * then
+    assert batch(offset) == ([], offset)
+
+
 def test_a_server_that_is_killed_and_started_again_is_waited_for(tmp_path):
     folder = tmp_path / "poe"
     with ServerProcess(folder, ack="flushed") as first:
