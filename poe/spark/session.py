@@ -8,6 +8,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import cache
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, TypeVar
@@ -99,8 +100,12 @@ def register(spark: "SparkSession | ConnectSession") -> None:
         context.environment = environment
 
 
+@cache
 def _zipped_package() -> Path:
-    """Write `poe` into a file that Spark can hand out; it stays until this process ends."""
+    """Write `poe` into a file that Spark can hand out; it stays until this process ends.
+
+    There is one for all sessions: a context that has a file takes none from elsewhere of its name.
+    """
     folder = Path(tempfile.mkdtemp(prefix="poe-spark-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = folder / "poe.zip"

@@ -51,6 +51,7 @@ def main():
         "spark.executor.memory": "512m",
     }
     spark = session("cluster", sys.argv[2], **config)
+    assert session("cluster", sys.argv[2]).sparkContext is spark.sparkContext, "as a cell run twice"
     options = {"host": "127.0.0.1", "port": sys.argv[1], "topic": "t", "minPartitions": "4"}
     table = spark.read.format("poe").options(**options).load()
     row = table.agg(F.count("*").alias("count"), F.max("message").alias("newest")).first()

@@ -30,7 +30,7 @@ def test_executors_get_the_package_also_where_nothing_can_be_written_beside_it(
     (package / "inner" / "one.py").write_text("print(1)")
     module = import_module("poe.spark.session")
     monkeypatch.setattr(module, "_PACKAGE", package)
-    zipped = module._zipped_package()  # noqa: SLF001 - the session would need a cluster
+    zipped = module._zipped_package.__wrapped__()  # noqa: SLF001 - the session would need a cluster
     command = [sys.executable, "-c", "import handed_out.inner.one"]
     ran = subprocess.run(command, env={"PYTHONPATH": str(zipped)}, capture_output=True, check=True)
     assert ran.stdout == b"1\n"
