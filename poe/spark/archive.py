@@ -94,7 +94,8 @@ def archive_topics(
     """
     archive = Archive.at(to)
     lock = archive.begin()
-    found, outcomes = [], []
+    found: list[tuple[SegmentRange, bool]] = []
+    outcomes: list[Outcome] = []
     with closing(open_segments()) as source:
         for topic in topics:
             try:
@@ -102,14 +103,14 @@ def archive_topics(
                 count = None if count_due is None else count_due(topic, segments)
                 new = due(segments, partial(_is_archived, archive), count)
                 if new:
-                    _note_place(archive, topic, source.place(topic))
+                    place = source.place(topic)
+                    _note_place(archive, topic, place)
+                    found += [(each, place.has_envelopes) for each in new]
             except UnknownTopic:
                 if count_due is None:
                     raise
             except StorageError as error:
                 outcomes.append(Outcome(topic, failure=str(error)))
-            else:
-                found += new
     if found:
         task = partial(_archive_segment, open_segments, str(to.absolute()))
         with start_spark() as spark:
@@ -133,12 +134,16 @@ def _is_archived(archive: Archive, segment: SegmentRange) -> bool:
     return manifest is not None and manifest.covers(segment.first, segment.last, segment.count)
 
 
-def _archive_segment(open_segments: OpenSegments, to: str, segment: SegmentRange) -> Outcome:
-    """Archive one segment; runs in an executor."""
+def _archive_segment(
+    open_segments: OpenSegments, to: str, told: tuple[SegmentRange, bool]
+) -> Outcome:
+    """Archive one segment, which is told with whether it has envelopes; runs in an executor."""
+    segment, envelope = told
     topic, timestamp = segment.topic, segment.segment
     try:
         batches = _whole(open_segments(), segment)
-        write_segment(Archive.existing(Path(to)), os.fsencode(topic), timestamp, batches)
+        archive = Archive.existing(Path(to))
+        write_segment(archive, os.fsencode(topic), timestamp, batches, envelope=envelope)
     except (PoeError, OSError, pa.ArrowException) as error:
         return Outcome(topic, timestamp, failure=f"{type(error).__name__}: {error}")
     return Outcome(topic, timestamp, segment.count)

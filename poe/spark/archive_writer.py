@@ -32,7 +32,12 @@ _EPOCH = date(1970, 1, 1)
 
 
 def write_segment(
-    archive: Archive, topic: bytes, timestamp: int, batches: Iterable[pa.RecordBatch]
+    archive: Archive,
+    topic: bytes,
+    timestamp: int,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    envelope: bool = False,
 ) -> Manifest:
     """Archive one segment; it takes the place of what the archive had of it.
 
@@ -41,6 +46,7 @@ def write_segment(
         topic: name of the topic.
         timestamp: of the segment.
         batches: all its messages, with the columns of `SCHEMA` and maybe others, one or more.
+        envelope: whether they are in envelopes.
 
     Raises:
         StorageFull, WriteFailed: no manifest was made, or the one before is still there.
@@ -62,7 +68,7 @@ def write_segment(
         ) as writer:
             written = tuple(_write(writer, group) for _, group in groups)
         files.append(ArchivedFile(file_path(date_of(day), timestamp), written))
-    manifest = Manifest.of(tuple(files))
+    manifest = Manifest.of(tuple(files), envelope=envelope)
     archive.publish(topic, timestamp, manifest, new)
     return manifest
 

@@ -43,7 +43,7 @@ class ArchivedSegments:
         self._archive = Archive.existing(Path(folder))
         self._stored = stored
         self._looked_at: tuple[bytes, int] | None = None
-        self._files_there: tuple[ArchivedFile, ...] = ()
+        self._manifest_there: Manifest | None = None
 
     def look(self, options: ReadOptions) -> None:
         """Find out how far the topics of a read go, beside the archive."""
@@ -76,13 +76,16 @@ class ArchivedSegments:
         return sorted({*archived, *stored})
 
     def place(self, topic: str) -> Place:
-        """Return which partition of its topic this one is, and whether that has envelopes."""
+        """Return which partition of its topic this one is; of the store, whether it has envelopes.
+
+        What is archived tells that itself: it may be of a topic that was made before this one.
+        """
         stored = Place() if self._stored is None else self._stored.place(topic)
         # A topic that was deleted the archive alone knows.
         found = None if stored.topic else self._archive.place(os.fsencode(topic))
         if found is None:
             return stored
-        return Place(found.partition, found.envelope, os.fsdecode(found.topic))
+        return Place(found.partition, stored.has_envelopes, os.fsdecode(found.topic))
 
     def segments(self, topic: str, after: int = 0) -> list[SegmentRange]:
         """Return the segments of a topic; two parts of one that has grown since."""
@@ -145,6 +148,7 @@ class ArchivedSegments:
         paths = [path for path, file in self._files(whole) if _overlaps(file.groups, whole)]
         if not paths:
             return
+        batches = self._as_put(whole, batches)
         columns = ["pointer", "ordinal"] + ["message"] * batches.has_messages
         pointer = ds.field("pointer")
         is_wanted = (pointer >= whole.first) & (pointer <= whole.last)
@@ -159,18 +163,30 @@ class ArchivedSegments:
                     batch = batches.from_columns(whole.topic, whole.segment, *found.columns)
                     yield pointers[-1].as_py(), batch
 
+    def _as_put(self, whole: SegmentRange, batches: ArrowBatches) -> ArrowBatches:
+        """Return what makes batches of what is archived of a range, in envelopes or not."""
+        manifest = self._manifest(whole)
+        has_envelopes = None if manifest is None else manifest.envelope
+        if has_envelopes is None:  # an older version has archived it
+            place = self._archive.place(os.fsencode(whole.topic))
+            has_envelopes = None if place is None else place.envelope
+        return batches if has_envelopes is None else batches.with_envelopes(has_envelopes)
+
     def _files(self, whole: SegmentRange) -> list[tuple[str, ArchivedFile]]:
         """Return the files of a segment with their paths; none where it is not archived."""
-        topic = os.fsencode(whole.topic)
-        key = topic, whole.segment
-        if key != self._looked_at:
-            manifest = self._archive.manifest(*key)
-            if manifest is None:
-                return []
+        manifest = self._manifest(whole)
+        if manifest is None:
+            return []
+        folder = f"{self._archive.files.base}/{topic_folder(os.fsencode(whole.topic))}"
+        return [(f"{folder}/{file.path}", file) for file in manifest.files]
+
+    def _manifest(self, whole: SegmentRange) -> Manifest | None:
+        """Return what is archived of the segment of a range; None where it is not."""
+        key = os.fsencode(whole.topic), whole.segment
+        if key != self._looked_at or self._manifest_there is None:
             # A plan asks several times, one segment after the other.
-            self._looked_at, self._files_there = key, manifest.files
-        folder = f"{self._archive.files.base}/{topic_folder(topic)}"
-        return [(f"{folder}/{file.path}", file) for file in self._files_there]
+            self._looked_at, self._manifest_there = key, self._archive.manifest(*key)
+        return self._manifest_there
 
     def _groups(self, whole: SegmentRange) -> Iterator[RowGroup]:
         """Yield the row groups of a range; one that it cuts is looked into."""

@@ -3,6 +3,7 @@
 Of envelopes it does: they are msgpack.
 """
 
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +43,12 @@ class ArrowBatches:
     def begin(self, place: Place) -> None:
         """Go on with batches of another topic."""
         self._place = place
+
+    def with_envelopes(self, has_envelopes: bool) -> "ArrowBatches":  # noqa: FBT001 - the name says it
+        """Return what makes such batches of messages that were put when the topic was another."""
+        made = copy(self)
+        made.begin(self._place._replace(has_envelopes=has_envelopes))
+        return made
 
     @property
     def has_messages(self) -> bool:

@@ -75,6 +75,7 @@ class Manifest:
         version                         1
         first, last, count, size_bytes  pointers, messages and their bytes
         files                           [{path, groups: [{first, last, count, size_bytes}, …]}, …]
+        envelope                        whether messages are in envelopes
     """
 
     first: int
@@ -82,14 +83,16 @@ class Manifest:
     count: int
     size_bytes: int
     files: tuple[ArchivedFile, ...]
+    envelope: bool | None = None
+    """Topics of one name may differ in it, one made after the other; None: see `ArchivedPlace`."""
 
     @classmethod
-    def of(cls, files: tuple[ArchivedFile, ...]) -> Self:
+    def of(cls, files: tuple[ArchivedFile, ...], *, envelope: bool | None = None) -> Self:
         """Sum up the files of a segment, of which there is one or more."""
         groups = [group for file in files for group in file.groups]
         count = sum(group.count for group in groups)
         size_bytes = sum(group.size_bytes for group in groups)
-        return cls(groups[0].first, groups[-1].last, count, size_bytes, files)
+        return cls(groups[0].first, groups[-1].last, count, size_bytes, files, envelope)
 
     def covers(self, first: int, last: int, count: int) -> bool:
         """Return whether a segment of these messages is archived whole.
@@ -129,7 +132,7 @@ class ArchivedPlace:
         version    1
         topic      the name of that topic's folder, were it one
         partition  its number
-        envelope   whether messages are in envelopes
+        envelope   whether messages are in envelopes, of which no manifest tells it
     """
 
     topic: bytes

@@ -1,5 +1,6 @@
 """What is archived, and when: each segment once, whatever becomes of the archiver."""
 
+import json
 import multiprocessing
 import os
 import random
@@ -114,6 +115,50 @@ def test_what_a_store_has_forgotten_of_a_topic_its_archive_knows(archived):
     node.put("p", encode(None, b"anew", None))
     archived.sim.advance(3)
     assert read() == {*gone, (0, None, b"anew")}
+
+
+def test_envelopes_that_an_older_version_has_archived_are_opened(archived):
+    archived.sim.node.create_topic("p", envelope=True)
+    archived.sim.node.put_many("p", [encode(b"k", b"v", None)] * 10)
+    archived.sim.advance(1)
+    archived.archive(topics=("p",))
+    [path] = archived.archive_dir.glob("topic=p/_manifest/*")
+    told = json.loads(path.read_bytes())
+    assert told.pop("envelope") is True
+    path.write_text(json.dumps(told))
+    for where in ({}, {"path": archived.folder}):
+        rows = batch_table(["key", "message"], archive=archived.archive_dir, topic="p", **where)
+        assert rows.to_pylist() == [{"key": b"k", "message": b"v"}] * 10
+
+
+@pytest.mark.parametrize("are_first_enveloped", [True, False])
+def test_a_topic_that_was_made_anew_with_or_without_envelopes_is_read_as_it_was_put(
+    archived, are_first_enveloped
+):
+    node = archived.sim.node
+    place = {"archive": archived.archive_dir, "topic": "p"}
+
+    def put(message, *, is_enveloped):
+        if is_enveloped:
+            node.create_topic("p", envelope=True)
+            message = encode(b"k", message, None)
+        node.put_many("p", [message] * 10)
+        archived.sim.advance(1)
+
+    def read(**where):
+        rows = batch_table(["key", "message"], **place, **where).to_pylist()
+        assert len(rows) == 20
+        return {row["message"]: row["key"] for row in rows}
+
+    put(b"old", is_enveloped=are_first_enveloped)
+    archived.archive(topics=("p",))
+    node.control("delete", topic=b"p")
+    put(b"new", is_enveloped=not are_first_enveloped)
+    keys = {b"old": b"k" if are_first_enveloped else None}
+    keys |= {b"new": None if are_first_enveloped else b"k"}
+    assert read(path=archived.folder) == keys
+    archived.archive(topics=("p",))
+    assert read(path=archived.folder) == read() == keys
 
 
 def test_a_read_of_named_topics_lists_none_of_the_others(archived, monkeypatch):
