@@ -144,12 +144,14 @@ def segment_text(topic: str, segment: int) -> str:
 def check_schema(schema: StructType, known: StructType) -> None:
     """Refuse columns that there are not; fewer are fine, in any order.
 
+    Without any an Arrow batch has no rows either, and so each count would be 0.
+
     Raises:
-        OptionError: a column is not known, has another type, or is there twice.
+        OptionError: a column is not known, has another type, or is there twice; or there is none.
     """
     types = {field.name: field.dataType for field in known}
     are_known = all(types.get(field.name) == field.dataType for field in schema)
-    if not are_known or len(set(schema.names)) < len(schema):
+    if not are_known or len(set(schema.names)) < max(len(schema), 1):
         allowed = "some of " + ", ".join(
             f"{name} {type_.simpleString()}" for name, type_ in types.items()
         )

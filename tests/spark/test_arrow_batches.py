@@ -62,6 +62,7 @@ def test_a_column_that_there_is_not_is_refused():
         StructType().add("value", BinaryType()),
         StructType().add("pointer", BinaryType()),
         StructType().add("pointer", LongType()).add("pointer", LongType()),
+        StructType(),
     ):
         with pytest.raises(OptionError, match="topic string, pointer bigint, timestamp timestamp"):
             check_schema(schema, FULL_SCHEMA)
