@@ -150,11 +150,11 @@ def _keyed(rows: pa.Table, topic: str | None) -> Iterator[tuple[bytes, Keyed]]:
     ]
     groups: dict[bytes, Keyed] = {}
     sizes: dict[bytes, int] = {}
-    for name, row, value, key, headers in zip(names, *columns, strict=True):
+    for name, row, message, key_told, headers in zip(names, *columns, strict=True):
         group = groups.setdefault(name, Keyed([], [], []))
-        group.values.append(_bytes(value))
-        group.keys.append(_bytes(key))
-        found = _header_bytes(headers or [], row)
+        value, key, found = _bytes(message), _bytes(key_told), _header_bytes(headers or [], row)
+        group.values.append(value)
+        group.keys.append(key)
         group.headers.append(found)
         in_headers = sum(map(len, [*found, *found.values()]))
         sizes[name] = sizes.get(name, 0) + len(value or b"") + len(key or b"") + in_headers

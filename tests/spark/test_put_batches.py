@@ -174,6 +174,14 @@ def test_large_headers_are_cut_by_bytes_too(monkeypatch):
     assert [len(batch.values) for batch in puts] == [2, 2]
 
 
+def test_text_is_cut_by_its_bytes_too(monkeypatch):
+    monkeypatch.setattr(module, "PUT_BYTES", 100)
+    messages = pa.array(["€" * 30] * 4)
+    rows = pa.record_batch({"message": messages, "key": pa.array(["k"] * 4)})
+    puts = [batch for _, batch in put_batches([rows], "t") if isinstance(batch, Keyed)]
+    assert [len(batch.values) for batch in puts] == [2, 2]
+
+
 def to_topics(*rows):
     """Rows of topic, message, key and headers."""
     types = [("topic", pa.string()), ("message", pa.binary()), ("key", pa.binary())]
