@@ -187,7 +187,8 @@ class Pipeline:
             raise InvalidPipeline(place, f"names {name!r}, which is not there; use {known}")
 
     def _add(self, place: str, table: Source | Step) -> None:
-        if table.name in self.tables:
+        # For SQL the case of names does not count: it would find the one that was made last.
+        if table.name.lower() in map(str.lower, self.tables):
             problem = "has the name of another source or step; give it one of its own"
             raise InvalidPipeline(place, problem)
         self.tables[table.name] = table

@@ -307,6 +307,14 @@ def test_options_of_other_formats_are_spark_s_matter(tmp_path):
     assert load_pipeline(tmp_path / "p.toml").tables.keys() == {"s"}
 
 
+@pytest.mark.parametrize("name", ["s", "S"])
+def test_tables_whose_names_are_one_to_sql_are_refused(write, name):
+    step = f'[steps.{name}]\nsql = "SELECT * FROM s"\ntakes = "s"\n'
+    assert write(SOURCE + step + SINK) == (
+        f"line 3: steps.{name}: has the name of another source or step; give it one of its own"
+    )
+
+
 def test_steps_that_go_round_in_a_circle_are_told(write):
     steps = '[steps.a]\nsql = "SELECT * FROM b"\n[steps.b]\nsql = "SELECT * FROM a"\n'
     told = write(SOURCE + steps + SINK.replace('"s"', '"a"'))
