@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from poe.errors import UnknownTopic
+from poe.errors import PoeError, PropertyMismatch, UnknownTopic
 from poe.protocol import Removed, Span
 from poe.record import RECORD_HEADER_BYTES
 from poe.spark.archive_writer import SCHEMA
@@ -90,11 +90,11 @@ class ArchivedSegments:
     def segments(self, topic: str, after: int = 0) -> list[SegmentRange]:
         """Return the segments of a topic; two parts of one that has grown since."""
         stored = []
-        unknown = UnknownTopic(os.fsencode(topic))
+        unknown: PoeError = UnknownTopic(os.fsencode(topic))
         if self._stored is not None:
             try:
                 stored = self._stored.segments(topic, after)
-            except UnknownTopic as error:
+            except (UnknownTopic, PropertyMismatch) as error:  # made anew, with other partitions
                 unknown = error
         archived = dict(self._archive.manifests(os.fsencode(topic)))
         if not stored and not archived:

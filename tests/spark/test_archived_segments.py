@@ -201,6 +201,35 @@ def test_a_server_is_archived_and_read_together_with_its_archive(tmp_path):
         assert found["ordinal"].to_pylist() == list(range(32))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("before", "then"), [(1, 2), (2, 1), (3, 2)])
+def test_a_topic_that_its_server_has_anew_with_other_partitions_is_read_from_both(
+    tmp_path, before, then
+):
+    archive_dir = tmp_path / "archive"
+    with Node(dir=tmp_path / "node", port=0, count_limit=3, check_interval=0.01) as node:
+        assert node.address is not None
+        host, port = node.address
+
+        def make(partitions, message):
+            topics = [
+                each.topic for each in node.create_topic("p", partitions=partitions).partitions
+            ]
+            for topic in topics:
+                node.put_many(topic, [message] * 3)
+                wait_until(lambda: len(dict(node.info())[topic]) == 2, 20)  # noqa: B023 - at once
+            return [topic.decode() for topic in topics]
+
+        server = Server(host, port)
+        open_segments = partial(BrokerSegments, [server], retry_timeout_s=1.0, is_known=False)
+        outcomes = archive_topics(open_segments, make(before, b"old"), archive_dir, in_a_loop)
+        assert [each.failure for each in outcomes] == [""] * before
+        node.control("delete", topic=b"p")
+        make(then, b"new")
+        found = batch_table(topic="p", host=host, port=port, archive=archive_dir)
+        assert sorted(messages(found)) == [b"new"] * 3 * then + [b"old"] * 3 * before
+
+
 # ---- what is moved meanwhile --------------------------------------------------------------------
 
 
