@@ -299,11 +299,17 @@ class Archive:
     def partitions(self, topic: bytes) -> list[bytes]:
         """Return the archived partitions of a topic, by their numbers; itself where none is noted.
 
+        One of which nothing is noted is its own, also where it was made anew with others.
+
         Raises:
             ReadFailed, FormatNotSupported: as `place`.
         """
         places = {each: self.place(each) for each in self.topics() if _may_be_of(each, topic)}
-        found = [(at.partition, each) for each, at in places.items() if at and at.topic == topic]
+        found = [
+            (at.partition if at else 0, each)
+            for each, at in places.items()
+            if (at.topic if at else each) == topic
+        ]
         return [each for _, each in sorted(found)] or [topic]
 
     def _read(self, path: str) -> bytes | None:

@@ -161,6 +161,21 @@ def test_a_topic_that_was_made_anew_with_or_without_envelopes_is_read_as_it_was_
     assert read(path=archived.folder) == read() == keys
 
 
+def test_what_nobody_has_described_is_read_by_its_name_beside_partitions_made_later(archived):
+    node = archived.sim.node
+    node.put_many("p", [b"old"] * 10)  # by this put it is made, and nothing is noted of it
+    archived.sim.advance(1)
+    archived.archive(topics=("p",))
+    node.control("delete", topic=b"p")
+    node.create_topic("p", partitions=2)
+    node.put_many("p-1", [b"new"] * 10)
+    archived.sim.advance(1)
+    archived.archive(topics=("p-1",))
+    for where in ({}, {"path": archived.folder}):
+        found = batch_table(["message"], archive=archived.archive_dir, topic="p", **where)
+        assert sorted(found["message"].to_pylist()) == [b"new"] * 10 + [b"old"] * 10
+
+
 def test_a_read_of_named_topics_lists_none_of_the_others(archived, monkeypatch):
     archived.sim.node.create_topic("p", partitions=2)
     archived.put(10)
