@@ -417,13 +417,15 @@ def test_topics_that_rest_are_kept_as_they_say(simulate, monkeypatch):
 # ---- the node's own topics -----------------------------------------------------------------------
 
 
-def test_clients_put_nothing_onto_the_node_s_own_topics_and_do_not_see_them(serve):
+def test_clients_neither_make_nor_put_onto_the_node_s_own_topics_and_do_not_see_them(serve):
     node = serve()
     with protocol.socket(*node.address, timeout_s=5) as client:
         with pytest.raises(ReservedTopic):
             client.write(b"poe.groups", [b"1"])
         with pytest.raises(ReservedTopic):
             node.put(b"poe.groups", b"1")
+        with pytest.raises(ReservedTopic):
+            client.control("create", topic=b"poe.groups")  # nor could they delete it
         node.control("create", topic=b"poe.groups")
         with pytest.raises(ReservedTopic):
             client.write(b"poe.groups", [b"1"])

@@ -27,7 +27,7 @@ from poe.broker.requests.queues import QUEUE_OPERATIONS
 from poe.broker.requests.request_handler import NODE_SUP, WAIT_MAX_S, RequestHandler
 from poe.broker.requests.scan import scan
 from poe.broker.requests.topics import TOPIC_OPERATIONS
-from poe.errors import NotATopic, RemoteProtocolError, SecurityError
+from poe.errors import NotATopic, RemoteProtocolError, ReservedTopic, SecurityError
 from poe.protocol.put import check_client_producer
 from poe.storage import POINTER_MAX, LastPut
 from poe.supervision import TreeRow, tree
@@ -135,6 +135,8 @@ async def _sync(handler: RequestHandler, arguments: Arguments) -> None:
 
 async def _create(handler: RequestHandler, arguments: Arguments) -> bool:
     topic = arg.topic(arguments)
+    if handler.is_refused(topic):
+        raise ReservedTopic(topic)
     if handler.routes.queue(topic) is not None:
         raise NotATopic(topic)
     await handler.ask_registry(EnsureWriter(topic))

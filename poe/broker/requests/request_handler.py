@@ -148,7 +148,7 @@ class RequestHandler:
             CallTimeout: the disk has not taken it in time; it may be stored.
             ClusterError: it is a queue, see `put_onto_queue`, which knows no ids of puts.
         """
-        if begun is None and self._is_refused(topic):
+        if begun is None and self.is_refused(topic):
             raise ReservedTopic(topic)
         call = begun
         unknown: ActorDead | None = None
@@ -228,8 +228,8 @@ class RequestHandler:
                 return MOVED
             raise
 
-    def _is_refused(self, topic: bytes) -> bool:
-        """Return whether who asks may not put onto a topic."""
+    def is_refused(self, topic: bytes) -> bool:
+        """Return whether a topic is the node's own, and who asks may not make it or put onto it."""
         return self.room is not None and is_reserved(topic)
 
     def get(
