@@ -9,14 +9,27 @@ from typing import Any
 
 import pytest
 
-from poe.actors import GenServer
+from poe.actors import Call, Error, GenServer
 from poe.actors.message import ExitSignal
 from poe.broker import RequestHandler, RoutingTable
-from poe.errors import ConnectionClosed, LocalProtocolError, PointerOutOfRange
-from tests.broker.nodes import KILLING, connect, is_served, kill, read_by_frames, read_by_next
+from poe.broker.appendix.server import REGISTRY
+from poe.broker.requests.pipelines import PIPELINES
+from poe.errors import ConnectionClosed, LocalProtocolError, PoeError, PointerOutOfRange
+from poe.protocol import PutId
+from poe.storage import decode_records
+from tests.broker.nodes import (
+    BYTES_MAX,
+    KILLING,
+    connect,
+    is_served,
+    kill,
+    read_by_frames,
+    read_by_next,
+)
 from tests.waiting import wait_until
 
 TOPIC = b"t"
+PRODUCER = bytes(16)
 
 pytestmark = [pytest.mark.usefixtures("quiet"), KILLING]
 
@@ -109,6 +122,62 @@ def test_a_part_of_the_tree_that_is_killed_is_replaced_and_all_data_is_there(sim
     sim.node.put(TOPIC, b"6")
     sim.node.put(b"new", b"0")
     assert texts(sim) == [0, 1, 2, 3, 4, 5, 6]
+
+
+class Onlooker(GenServer):
+    """Kills the registry, and asks when the next one has begun and not come to a topic yet."""
+
+    def init(self, routes: RoutingTable):
+        self.handler = RequestHandler(self, routes)
+
+    async def handle_call(self, request: Any, caller: Call):
+        topic, ask = request
+        registry = self.whereis(REGISTRY)
+        assert registry is not None
+        self.exit(registry, "kill")
+        while topic in self.handler.routes:
+            await self.call(PIPELINES, ("pipelines", {}))  # the others go on meanwhile
+        try:
+            return await ask(self.handler, topic)
+        except PoeError as error:
+            return Error(error)
+
+
+async def _read(handler, topic):
+    found = await handler.get(topic, 0, 10, BYTES_MAX)
+    return None if found is None else decode_records(found.read())
+
+
+async def _sync_all(handler, topic):
+    await handler.sync(None)
+    return topic in handler.routes  # and so was asked
+
+
+async def _is_topic(handler, topic):
+    return handler.routes.is_topic(topic)
+
+
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (lambda handler, topic: handler.next(topic, 0), lambda pointer: (pointer, b"m")),
+        (_read, lambda pointer: [(pointer, b"m")]),
+        (lambda handler, topic: handler.last_put(topic, PRODUCER), lambda pointer: (0, 0, pointer)),
+        (_sync_all, lambda _: True),
+        (_is_topic, lambda _: True),
+    ],
+    ids=["next", "read", "last_put", "sync", "is_topic"],
+)
+def test_no_topic_is_taken_for_unknown_or_empty_while_another_registry_opens_them(
+    simulate, ask, told
+):
+    """Those that had no servers yet were: readers left out messages, and a producer began anew."""
+    sim = simulate()
+    topics = [b"t%d" % number for number in range(5)]
+    pointers = [sim.node.put_many(topic, [b"m"], PutId(PRODUCER, 0, 0)) for topic in topics]
+    onlooker = sim.system.start(Onlooker, sim.routes)
+    assert onlooker is not None
+    assert sim.system.call(onlooker, (topics[-1], ask)) == told(pointers[-1])
 
 
 def test_a_server_that_dies_while_its_supervisor_is_away_comes_back_without_the_registry_ending(

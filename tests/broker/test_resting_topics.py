@@ -4,7 +4,10 @@ import shutil
 
 import pytest
 
-from poe.errors import Overloaded, TopicFailed, UnknownTopic
+from poe.actors import Call, Error, GenServer
+from poe.broker import RequestHandler, RoutingTable
+from poe.broker.appendix.server import REGISTRY
+from poe.errors import ActorDead, Overloaded, TopicFailed, UnknownTopic
 from poe.storage import Store
 from poe.storage.store import store
 from tests.broker.nodes import SimulatedNode, check_pages, read_by_next
@@ -233,6 +236,27 @@ def test_a_registry_that_is_replaced_knows_what_rests(node):
     for topic in TOPICS[:5]:
         messages = [message for _, message in node.read(topic, 0, 10)]
         assert messages == [b"0", b"1"] if topic == TOPICS[3] else [b"0"]
+
+
+class Killer(GenServer):
+    """Reads a topic while it kills the registry."""
+
+    def init(self, routes: RoutingTable):
+        self.handler = RequestHandler(self, routes)
+
+    async def handle_call(self, topic: bytes, caller: Call):
+        registry = self.whereis(REGISTRY)
+        assert registry is not None
+        self.exit(registry, "kill")
+        try:
+            return await self.handler.next(topic, 0)
+        except ActorDead as error:
+            return Error(error)
+
+
+def test_a_registry_that_ends_while_it_is_to_wake_a_topic_is_asked_again(node):
+    killer = node.system.start(Killer, node.routes)
+    assert node.system.call(killer, TOPICS[0])[1] == b"0"
 
 
 def test_what_rests_is_no_new_topic(tmp_path, monkeypatch):

@@ -112,7 +112,11 @@ class RoutingTable(dict[bytes, Route]):
         """Whether the listener is about to end: nobody may wait for news any more."""
 
     def take_from(self, store: Store) -> None:
-        """Take over what the store knows of its topics; it goes on to change."""
+        """Take over what the store knows of its topics; it goes on to change.
+
+        Those that it has read have no servers yet: who asks for one is not to find nothing.
+        """
+        self.waking = set(store.topics.loaded)
         self.failures = store.failed
         self.resting = store.topics.resting
         self._resting_names = sorted(self.resting)

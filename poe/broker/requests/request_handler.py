@@ -301,7 +301,6 @@ class RequestHandler:
         self, topic: bytes, request: Get | GetRange | Next, begun: Call | None = None
     ) -> Any:  # noqa: ANN401
         """Find what follows the request's pointer; behind damage, where gaps are skipped."""
-        await self.recover(topic)
         has_skipped = False
         while True:
             try:
@@ -329,6 +328,9 @@ class RequestHandler:
             nonlocal begun
             route = self.routes.get(topic)
             if route is None:
+                await self.recover(topic)
+                route = self.routes.get(topic)
+            if route is None:
                 self.routes.check_partition(topic)
                 return None
             reader = route.reader(request.pointer)
@@ -346,9 +348,14 @@ class RequestHandler:
         Raises:
             StorageError: what keeps it out of service still does.
         """
-        if self.routes.is_without_route(topic):
+        if not self.routes.is_without_route(topic):
+            return
+
+        async def ask() -> None:
             with suppress(UnknownTopic):  # it was deleted meanwhile
                 await self.ask_registry(EnsureWriter(topic, may_create=False))
+
+        await until_answered(self.actor, self.routes, topic, ask)
 
     async def _recover_or_check(self, topic: bytes) -> None:
         """Have a topic woken, see `recover`; one that is not there has to be one that could be.
@@ -419,16 +426,18 @@ class RequestHandler:
     async def _recover_left_open(self) -> PoeError | None:
         """Have what a killed server left open recovered, which makes it durable.
 
-        Return why that cannot be done for all; the others are recovered.
+        What has no servers yet gets them. Return why that cannot be done for all; the others are
+        recovered.
 
         Raises:
             CallTimeout: one has taken too long.
         """
         first_error: PoeError | None = None
-        for number, topic in enumerate(list(self.routes.resting), 1):
+        for number, topic in enumerate([*self.routes.waking, *self.routes.resting], 1):
             if number % _LOOKS_PER_TURN == 0:
                 await self.actor.sleep(_TURN_PAUSE_S)
-            if is_left_open(self.routes.resting.get(topic, ())):
+            is_open = is_left_open(self.routes.resting.get(topic, ()))
+            if is_open or topic in self.routes.waking:
                 try:
                     await self.ask_registry(Settle(topic))
                 except CallTimeout:
@@ -476,9 +485,9 @@ class RequestHandler:
         """
         if self.routes.queue(topic) is not None:
             return None
-        await self._recover_or_check(topic)
 
         async def ask() -> Any:  # noqa: ANN401 - a reply to FindLastPut
+            await self._recover_or_check(topic)
             route = self.routes.get(topic)
             if route is None:
                 return None
