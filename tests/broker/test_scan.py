@@ -1,5 +1,7 @@
 """Searches in a topic: what they find, how far they look, and what bounds them."""
 
+import errno
+import os
 import re
 
 import pytest
@@ -8,10 +10,10 @@ from hypothesis import strategies as st
 
 from poe import Node
 from poe.broker.requests.matcher import PREVIEW_MAX, Contains, Matches
-from poe.errors import InvalidPattern, RemoteProtocolError
+from poe.errors import InvalidPattern, ReadFailed, RemoteProtocolError
 from poe.protocol import IndexedRecords
 from poe.record import encode_header
-from poe.storage import decode_records
+from poe.storage import FileSlice, decode_records
 from tests.broker.nodes import connect
 
 SMALL = st.lists(st.binary(min_size=1, max_size=6), min_size=1, max_size=12)
@@ -150,3 +152,18 @@ def test_others_are_served_while_one_searches(node):
     node.put_many("t", [b"x" * 1000] * 20_000)
     found = node.scan("t", contains="nothing", bytes_max=64 << 20)
     assert found.looked_bytes == 20_000 * 1011
+
+
+def test_a_disk_that_does_not_give_what_is_searched_is_told(node, monkeypatch):
+    """The connection ended instead, and in the node's own process the actor that had asked."""
+
+    def fail(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    node.put(b"t", b"needle")
+    with connect(node) as client:
+        assert client.scan(b"t", contains=b"needle").matches
+        monkeypatch.setattr(FileSlice, "read", fail)
+        for scan in (client.scan, node.scan):
+            with pytest.raises(ReadFailed, match="records of topic b't'"):
+                scan(b"t", contains=b"needle")

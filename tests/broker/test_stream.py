@@ -1,5 +1,6 @@
 """What was announced is sent, or the connection ends."""
 
+import errno
 import logging
 import os
 import socket
@@ -13,9 +14,10 @@ from poe.actors.socket_watch import SocketWatch
 from poe.broker.connection.stream import Stream
 from poe.broker.log_limit import LogLimit
 from poe.broker.requests.byte_budget import ByteBudget, Holding
-from poe.errors import ConnectionClosed
+from poe.errors import ConnectionClosed, ReadFailed
 from poe.protocol import FrameReader, PointerRequest, PutReply, PutRequest
 from poe.storage import FileSlice, RealFiles
+from poe.storage.real_files import RealFile
 from tests.broker.nodes import KILLING, address, connect
 from tests.scenarios.clients import dial
 from tests.tls import BOTH, connected_pair, peer_of
@@ -114,6 +116,29 @@ def test_a_data_file_that_was_cut_ends_the_connection_of_who_reads_it(
         with pytest.raises(ConnectionClosed):
             client.read(b"t", 0, 10)
     assert "cut short" in caplog.text
+
+
+@pytest.mark.parametrize("length", [20, 50_000])
+def test_what_the_disk_does_not_give_is_told_or_logged(node, caplog, monkeypatch, length):
+    """Of a small reply nothing is sent yet; of a large one the head is, and no error can follow."""
+    monkeypatch.setattr(logging.getLogger("poe.broker"), "filters", [LogLimit()])
+
+    def fail(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    node.put_many(b"t", [b"x" * length] * 10)
+    with caplog.at_level(logging.ERROR, "poe.broker"), connect(node) as client:
+        (pointer, _) = client.read(b"t", 0, 5)[-1]
+        with monkeypatch.context() as broken:
+            broken.setattr(RealFile, "read_at", fail)
+            broken.setattr(os, "sendfile", fail)
+            with pytest.raises(ReadFailed if length == 20 else ConnectionClosed):
+                client.read(b"t", pointer, 5)
+        if length == 20:
+            assert len(client.read(b"t", pointer, 10)) == 5
+        else:
+            assert "cut short" in caplog.text
+            assert os.strerror(errno.EIO) in caplog.text
 
 
 def test_replies_that_the_peer_takes_late_come_whole_and_in_order(node):

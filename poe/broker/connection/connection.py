@@ -47,6 +47,7 @@ from poe.errors import (
     ConnectionClosed,
     Overloaded,
     PoeError,
+    ReadFailed,
     RemoteProtocolError,
     SecurityError,
 )
@@ -552,7 +553,7 @@ class Connection(GenServer):
 
         Raises:
             OSError: the peer is gone.
-            ConnectionClosed: the data file was cut by another program.
+            ConnectionClosed: the data file was cut by another program, or cannot be read.
         """
         sent = 0
         if self._session is not None and self._session.meter is not None:
@@ -563,7 +564,11 @@ class Connection(GenServer):
                 if sent == len(head):
                     return None
             elif records.length <= self._copied_max:
-                content = records.content or records.file.read_at(records.length, records.offset)
+                try:
+                    content = records.read()
+                except OSError as error:  # nothing is sent yet
+                    failed = ReadFailed("the records", error.strerror or str(error))
+                    return self._reply(ErrorReply.from_error(failed).encode())
                 if len(content) < records.length:
                     raise cut_short()
                 sent = self._sendmsg((head, content))

@@ -10,6 +10,7 @@ the connection reads no further request before the reply is out.
 
 import abc
 import contextlib
+import errno
 import logging
 import os
 import select
@@ -86,7 +87,7 @@ class Peer(abc.ABC):
 
         Raises:
             OSError: the peer is gone.
-            ConnectionClosed: the data file was cut by another program.
+            ConnectionClosed: the data file was cut by another program, or cannot be read.
         """
 
     @abc.abstractmethod
@@ -166,6 +167,10 @@ class PlainPeer(Peer):
         except BlockingIOError:
             self.rest = (head or b"", file, offset, end)
             return False
+        except OSError as error:
+            if error.errno == errno.EIO:  # sockets have no such error: it is the file's
+                raise cut_short(error) from error
+            raise
         if offset < end:
             self.rest = (b"", file, offset, end)
             return False
@@ -412,7 +417,7 @@ def _next_part(head: Bytes, file: OpenFile | None, offset: int, end: int) -> Byt
     """Return the next bytes of a reply: a full TLS record at least, unless it ends before.
 
     Raises:
-        ConnectionClosed: the data file was cut by another program.
+        ConnectionClosed: the data file was cut by another program, or cannot be read.
     """
     # With a head it is copied once more: as little of it as goes into one record.
     room_bytes = (_RECORD_BYTES if head else _READ_BYTES) - len(head)
@@ -420,17 +425,22 @@ def _next_part(head: Bytes, file: OpenFile | None, offset: int, end: int) -> Byt
     if size <= 0:
         return head
     assert file is not None
-    content = file.read_at(size, offset)
+    try:
+        content = file.read_at(size, offset)
+    except OSError as error:
+        raise cut_short(error) from error
     if len(content) < size:
         raise cut_short()
     return b"".join((head, content)) if head else content
 
 
-def cut_short() -> ConnectionClosed:
-    """Say that the data file was cut by another program.
+def cut_short(error: OSError | None = None) -> ConnectionClosed:
+    """Say that the data file was cut by another program, or of what error it cannot be read.
 
     Padding would be taken for records; a closed connection is understood.
     """
     msg = "data file is shorter than announced"
+    if error is not None:
+        msg = f"data file cannot be read ({error.strerror or error})"
     logger.error("a reply was cut short: the %s", msg)
     return ConnectionClosed(msg)

@@ -14,8 +14,9 @@ from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.matcher import PATTERN_MAX, Contains, Matcher, Matches
 from poe.broker.requests.request_handler import RequestHandler
+from poe.broker.requests.slices import read_records
 from poe.errors import Overloaded, RemoteProtocolError, UnknownTopic
-from poe.protocol import RANGE_COUNT_MAX, IndexedRecords
+from poe.protocol import RANGE_COUNT_MAX
 from poe.protocol.scan import Match
 from poe.storage import POINTER_MAX
 from poe.storage.files import IndexedSlice
@@ -69,7 +70,7 @@ async def scan(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
         if size_bytes > _PIECE_BYTES and room is not None and not room.holding.may_hold(size_bytes):
             raise Overloaded("in_flight_max", room.holding.budget.bytes_max)
         left = matches_max - len(matches)
-        looked = await actor.run_blocking(_look, found, matcher, left)
+        looked = await actor.run_blocking(_look, topic, found, matcher, left)
         matches += looked.matches
         pointer = looked.last_pointer
         looked_bytes += looked.size_bytes
@@ -82,10 +83,9 @@ async def scan(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
     }
 
 
-def _look(found: IndexedSlice, matcher: Matcher, matches_max: int) -> _Looked:
+def _look(topic: bytes, found: IndexedSlice, matcher: Matcher, matches_max: int) -> _Looked:
     """Read a piece and look through it, up to the last match that is wanted; in a thread."""
-    data = memoryview(found.records.read())
-    records = IndexedRecords.of(found.entries, data, found.ordinal)
+    records = read_records(topic, found)
     matches = list(islice(matcher.find(records), matches_max))
     if len(matches) < matches_max:
         return _Looked(matches, int(records.pointers[-1]), len(records.data))

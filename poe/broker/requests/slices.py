@@ -17,4 +17,4 @@ def read_records(topic: bytes, found: IndexedSlice) -> IndexedRecords:
     except OSError as error:
         where = f"records of topic {topic!r:.255}"
         raise ReadFailed(where, str(error)) from error
-    return IndexedRecords.of(found.entries, memoryview(data))
+    return IndexedRecords.of(found.entries, memoryview(data), found.ordinal)
