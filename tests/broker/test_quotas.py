@@ -8,9 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from poe.broker.access.meter import Meter
+from poe.protocol import ControlRequest
 from poe.security.users import Quota
 from tests.broker.nodes import connect
 from tests.broker.users_file import UsersFile, connect_as, log_in
+from tests.scenarios.clients import RawClient
 
 
 class Clock:
@@ -139,6 +141,24 @@ def test_proving_anew_who_one_is_counts_as_other_requests_do(serve, users):
     with connect(serve(users=users.path)) as client:
         log_in(client, "alice", "secret")
         assert seconds(lambda: [log_in(client, "alice", "secret") for _ in range(16)]) > 0.4
+
+
+@pytest.mark.slow
+def test_who_says_that_nothing_more_comes_waits_for_what_has_come_as_others_do(serve, users):
+    """All of it was served at once, as to a client that is gone: there was no quota."""
+    token = users.token("alice", "ci")
+    users.quota("alice", requests_s=10)
+    users.write()
+    node = serve(users=users.path)
+    requests = [ControlRequest("auth", 0, {"mechanism": "BEARER", "data": token.encode()})]
+    requests += [ControlRequest("topics", number, {}) for number in range(1, 21)]
+    with RawClient(node.address) as alice:
+        alice.send(b"".join(each.encode() for each in requests))
+        alice.end()
+        assert [alice.frame() is None for _ in requests] == [False] * len(requests)
+        alice.assert_closed()
+    with connect_as(node, None) as admin:
+        assert admin.control("security")["throttled_s"]["alice"] > 0
 
 
 def test_another_quota_ends_the_wait_for_what_was_owed_by_the_old_one(serve, users):

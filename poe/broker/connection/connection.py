@@ -509,7 +509,12 @@ class Connection(GenServer):
         if waiting is not None:
             await waiting
         self._stream.release()
-        while (owed_s := min(session.owed_s(), _PAYMENT_S)) and self._handler.is_wanted:
+        while owed_s := min(session.owed_s(), _PAYMENT_S):
+            # Who has gone waits for nothing. Who only says that nothing more comes is answered what
+            # has come, and were all of that served at once, there would be no quota.
+            is_there = self._frames.pending_bytes or self._peer.is_open()
+            if self._routes.is_closing or not is_there:
+                break
             session.throttled(owed_s)
             await self.sleep(owed_s)
 
