@@ -120,7 +120,7 @@ class LeaseRequest(NamedTuple):
             request = cls(group, member, limit, bytes_max, wait_s, done, failed)
             _check(request, len(body))
         except (TypeError, ValueError, msgpack.UnpackException) as error:
-            msg = f"lease request is malformed: {error or type(error).__name__}"
+            msg = f"lease request is malformed: {str(error) or type(error).__name__}"
             raise RemoteProtocolError(msg) from error
         return request
 

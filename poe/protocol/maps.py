@@ -68,7 +68,7 @@ def unpack_map(
     try:
         fields = msgpack.unpackb(body, list_hook=hook, object_hook=hook, **limits)
     except (ValueError, msgpack.UnpackException) as error:
-        msg = f"{what} is no valid msgpack: {error or type(error).__name__}"
+        msg = f"{what} is no valid msgpack: {str(error) or type(error).__name__}"
         raise RemoteProtocolError(msg) from error
     if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
         msg = f"{what} must be a map with text keys"

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poe.errors import LocalProtocolError, PoeError, RemoteProtocolError
-from poe.protocol import ControlReply, ControlRequest, ErrorReply
+from poe.protocol import ControlReply, ControlRequest, ErrorReply, LeaseRequest
 from poe.protocol.control import CONTROL_COUNT_MAX, CONTROL_NESTED_MAX, CONTROL_SIZE_MAX
 from tests.protocol.streams import body_of
 
@@ -81,6 +81,14 @@ def test_text_and_binary_stay_apart():
 def test_malformed_control_request_is_refused(body):
     with pytest.raises(RemoteProtocolError, match="control request"):
         ControlRequest.decode(memoryview(body))
+
+
+@pytest.mark.parametrize("request_class", [ControlRequest, LeaseRequest])
+@pytest.mark.parametrize("body", [b"\xc1", b"\x91" * 600, b"\x81\xc1"])
+def test_bytes_that_are_no_msgpack_are_said_to_be_that(request_class, body):
+    """msgpack has no words for it: the sentence ended behind the colon."""
+    with pytest.raises(RemoteProtocolError, match=r": \w+"):
+        request_class.decode(memoryview(body))
 
 
 @pytest.mark.parametrize("name", ["op", "id"])
