@@ -1,6 +1,5 @@
 """A node in this process: its life, its messages, and the module functions that speak to one."""
 
-import gc
 import io
 import itertools
 import os
@@ -401,10 +400,10 @@ def test_the_module_starts_one_node_at_a_time(module_node, tmp_path):
     assert poe.topics() == []
 
 
+@pytest.mark.usefixtures("uncollected")
 def test_a_node_that_has_stopped_holds_nothing_of_its_folder_open(tmp_path):
     with Node(dir=tmp_path, port=None) as node:
         node.put("t", b"m")
-    gc.collect()
     assert [path for path in descriptors() if path.startswith(str(tmp_path))] == []
     assert not node.is_running
 

@@ -13,7 +13,8 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, cast
+from weakref import proxy
 
 from poe.actors import KILLED, ActorRef, Call, Error, Exit, GenServer
 from poe.actors.alarm_clock import AlarmClock
@@ -206,16 +207,23 @@ class TopicRegistry(GenServer):
         self._clock = parts.clock
         options = parts.options
         self._settings = TopicSettings(parts.store, parts.appendix, options.retention)
+        # Weakly: what is a part of it would keep it until the next garbage collection, and with it
+        # the folder of a node that has stopped.
+        registry: GenServer = cast("GenServer", proxy(self))
         self._servers = AppendixServers(
-            self, parts.store, self._settings, parts.clock, parts.routes.counters
+            registry, parts.store, self._settings, parts.clock, parts.routes.counters
         )
         self._to_configure: set[bytes] = set()
         self._crashes = CrashLimit()
         self._disk_failures = DiskFailures(
-            parts.routes.read_only, self.monotonic_s, parts.routes.events
+            parts.routes.read_only,
+            lambda: registry.monotonic_s(),  # noqa: PLW0108 - its method would refer to it
+            parts.routes.events,
         )
         self._opening = TopicOpening(parts.store, parts.routes, self._servers, self._disk_failures)
-        self._copies = TopicCopies(self, self._store, self._routes, self._servers, self._opening)
+        self._copies = TopicCopies(
+            registry, self._store, self._routes, self._servers, self._opening
+        )
         rate = options.topic_creation_rate
         self._quota = TopicQuota(options.topics_max, rate, auto_create=options.auto_create)
         await self._stop_leftovers()
