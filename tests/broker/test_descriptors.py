@@ -10,6 +10,7 @@ import pytest
 
 from poe.broker.connection.spare_descriptor import SpareDescriptor
 from poe.errors import NoDescriptors, Overloaded
+from poe.storage.store import store
 from tests.broker.server_process import ServerProcess
 from tests.scenarios.clients import RawClient
 from tests.waiting import wait_until
@@ -71,6 +72,39 @@ def test_idle_segments_let_their_files_go_for_others(simulate, few_descriptors):
             assert sim.node.next(topic, 0)
             sim.node.put(topic, b"2")
             assert len(sim.read(topic, 0, 10)) > 1
+
+
+def test_idle_segments_let_their_files_go_for_topics_that_rest(
+    simulate, few_descriptors, monkeypatch
+):
+    """These were told to be out of service, as where a disk has failed, half of some thousands."""
+    monkeypatch.setattr(store, "FEW_TOPICS", 0)
+    sim = simulate(worker_timeout=1000.0)
+    topics = [b"t%d" % number for number in range(60)]
+    for topic in topics:
+        sim.node.put(topic, b"1")
+    sim.stop()
+    sim.start()
+    few_descriptors(30)
+    for topic in topics:
+        sim.node.put(topic, b"2")
+        assert sim.node.next(topic, 0)[1] == b"1"
+    assert sim.routes.failures == {}
+
+
+def test_who_can_have_no_file_for_a_topic_that_rests_is_told_so(
+    simulate, few_descriptors, monkeypatch
+):
+    monkeypatch.setattr(store, "FEW_TOPICS", 0)
+    sim = simulate()
+    sim.node.put(b"t", b"1")
+    sim.stop()
+    sim.start()
+    few_descriptors(0)
+    with pytest.raises(NoDescriptors):
+        sim.node.next(b"t", 0)
+    few_descriptors(20)
+    assert sim.node.next(b"t", 0)[1] == b"1"
 
 
 def test_a_sync_of_more_segments_than_may_be_open_is_done_in_parts(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from poe.broker.registry.appendix_servers import AppendixServers
 from poe.broker.registry.disk_failures import DiskFailures
 from poe.broker.registry.routing_table import RoutingTable
-from poe.errors import PoeError
+from poe.errors import NoDescriptors, PoeError, TopicFailed
 from poe.storage import Store, is_left_open
 
 
@@ -62,7 +62,8 @@ class TopicOpening:
         if topic not in self._store.topics.resting and topic not in self._store.failed:
             return
         with self._waking(topic):
-            self._store.recover_topic(topic)
+            with _telling_of_descriptors():
+                self._store.recover_topic(topic)
             if topic in self._store.topics:
                 await self._open(topic)
 
@@ -75,7 +76,9 @@ class TopicOpening:
         if not is_left_open(self._store.topics.resting.get(topic, ())):
             return
         with self._waking(topic):
-            if not self._store.settle(topic) and topic in self._store.topics:
+            with _telling_of_descriptors():
+                is_settled = self._store.settle(topic)
+            if not is_settled and topic in self._store.topics:
                 await self._open(topic)
 
     @contextlib.contextmanager
@@ -86,3 +89,18 @@ class TopicOpening:
             yield
         finally:
             self._routes.waking.discard(topic)
+
+
+@contextlib.contextmanager
+def _telling_of_descriptors() -> Iterator[None]:
+    """Say of a topic that could open no files just that: who asks has others let theirs go.
+
+    Raises:
+        NoDescriptors: instead of the `TopicFailed` that it has led to.
+    """
+    try:
+        yield
+    except TopicFailed as error:
+        if isinstance(error.__cause__, NoDescriptors):
+            raise error.__cause__ from None
+        raise

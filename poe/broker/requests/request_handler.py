@@ -328,7 +328,7 @@ class RequestHandler:
             nonlocal begun
             route = self.routes.get(topic)
             if route is None:
-                await self.recover(topic)
+                await self._wake(topic)
                 route = self.routes.get(topic)
             if route is None:
                 self.routes.check_partition(topic)
@@ -348,14 +348,14 @@ class RequestHandler:
         Raises:
             StorageError: what keeps it out of service still does.
         """
-        if not self.routes.is_without_route(topic):
-            return
+        if self.routes.is_without_route(topic):
+            await until_answered(self.actor, self.routes, topic, partial(self._wake, topic))
 
-        async def ask() -> None:
+    async def _wake(self, topic: bytes) -> None:
+        """Do the same once; for who tries again."""
+        if self.routes.is_without_route(topic):
             with suppress(UnknownTopic):  # it was deleted meanwhile
                 await self.ask_registry(EnsureWriter(topic, may_create=False))
-
-        await until_answered(self.actor, self.routes, topic, ask)
 
     async def _recover_or_check(self, topic: bytes) -> None:
         """Have a topic woken, see `recover`; one that is not there has to be one that could be.
@@ -528,7 +528,7 @@ class RequestHandler:
         """
 
         async def ask() -> Any:  # noqa: ANN401 - the rows
-            await self.recover(topic)
+            await self._wake(topic)
             self._check_known(topic)
             route = self.routes[topic]
             rows = await describe_route(self.actor, route)
