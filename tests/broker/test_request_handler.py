@@ -5,9 +5,10 @@ import pytest
 from poe.actors import KILLED, NOPROC, GenServer, Stop
 from poe.actors.server_cell import cell_of_actor
 from poe.broker import may_repeat
+from poe.broker.appendix.message import ReleaseFiles
 from poe.broker.connection.connection import begin_get, begin_put
-from poe.broker.requests.retry import RETRY_S, TRIES_MAX
-from poe.errors import ActorDead, TopicUnavailable
+from poe.broker.requests.retry import RETRY_S, TRIES_MAX, until_answered
+from poe.errors import ActorDead, NoDescriptors, TopicUnavailable
 
 TOPIC = b"t"
 CRASH = RuntimeError("bug")
@@ -101,3 +102,46 @@ def test_what_a_plain_callback_begins_is_done_at_once(simulate):
     sim = simulate()
     sim.node.put(TOPIC, b"first")
     assert sim.system.call(sim.system.start(PlainAsker, sim.routes), "both") == (True, True)
+
+
+class Starved(GenServer):
+    """Makes a request for which there is no descriptor, however often."""
+
+    def init(self, routes):
+        self.routes = routes
+
+    async def handle_cast(self, refused):
+        async def ask():
+            raise NoDescriptors("topics/t", "too many")
+
+        try:
+            await until_answered(self, self.routes, TOPIC, ask)
+        except NoDescriptors:
+            refused.append(self)
+
+
+class Generous(GenServer):
+    """Notes how often it is to let its files go."""
+
+    def init(self, told):
+        self.told = told
+
+    def handle_cast(self, message):
+        self.told.append(message)
+
+
+def test_all_who_find_no_descriptor_at_a_time_have_others_asked_for_theirs_once(simulate):
+    """With some thousands of topics, each asking all of them kept everybody waiting."""
+    sim = simulate()
+    sim.node.put(TOPIC, b"first")
+    told: list[ReleaseFiles] = []
+    refused: list[Starved] = []
+    before = sim.routes[TOPIC].writer
+    sim.routes.replace(TOPIC, before, sim.system.start(Generous, told), None)
+    for _ in range(50):
+        sim.system.cast(sim.system.start(Starved, sim.routes), refused)
+    sim.advance(1)
+    sim.routes.replace(TOPIC, sim.routes[TOPIC].writer, before, None)
+    assert len(refused) == 50
+    assert [each.is_urgent for each in told[:2]] == [False, True]
+    assert len(told) < 10

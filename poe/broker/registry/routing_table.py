@@ -67,6 +67,8 @@ class RoutingTable(dict[bytes, Route]):
         """Topics that neither rest nor are out of service any more, and will have a route."""
         self.listings_count = 0
         """How many are being told of all topics just now."""
+        self.released_s: dict[bool, float] = {}
+        """When all segments were asked last to let their files go, urgently and not."""
         self.removals: Removals | None = None
         """What was removed of topics; the store's own notes, None before the registry is there."""
         self.properties: TopicDescriptions | None = None

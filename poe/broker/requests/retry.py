@@ -75,7 +75,15 @@ async def until_answered(  # noqa: PLR0913 - a request, and who makes it
 
 
 def _release_files(actor: GenServer, routes: RoutingTable, *, is_urgent: bool) -> None:
-    """Have segments let their files go, so that another try may succeed."""
+    """Have segments let their files go, so that another try may succeed.
+
+    Once for all requests that want it at a time: where each of them asked all segments, 60 clients
+    of 3,000 topics kept everybody waiting for five seconds.
+    """
+    now_s = actor.monotonic_s()
+    if now_s < routes.released_s.get(is_urgent, -RETRY_S) + RETRY_S:
+        return
+    routes.released_s[is_urgent] = now_s
     for _, route in routes.sorted_items():
         for ref in route.refs:
             actor.cast(ref, ReleaseFiles(is_urgent))
