@@ -108,19 +108,13 @@ class Writer:
         self._message_max = message_max
         self._buffer_bytes_max = buffer_bytes_max
         self._must_sync = fsync
-        lock, is_this_boot = lock_log(self._files)
-        self._lock: OpenFile | None = lock
-        with writing(self._files.base):
-            starts = find_slabs(self._files)
-            warn_of_strays(self._files)
-        if starts:
-            self._slab = recover(self._files, starts[-1])
-        else:
-            self._slab = SlabWriter.create(self._files, 0)
-        if not is_this_boot:
-            if starts:
-                self._slab.settle()
-            note_boot(lock, self._files.boot_id)
+        self._lock: OpenFile | None
+        self._lock, is_this_boot = lock_log(self._files)
+        try:
+            self._slab = self._begin(is_this_boot=is_this_boot)
+        except BaseException:  # who keeps the error keeps this writer, too, but not its lock
+            self._lock = None
+            raise
         # Not the error itself: its traceback refers to this writer, which would keep its lock when
         # it is dropped.
         self._sync_failure_reason: str | None = None
@@ -259,6 +253,19 @@ class Writer:
         self._lock = None
         # The next write has to ask for a flush, which knows that the writer is closed.
         self._flush_at = 0
+
+    def _begin(self, *, is_this_boot: bool) -> SlabWriter:
+        """Open the newest slab, or make the first one; settle what is older than this boot."""
+        with writing(self._files.base):
+            starts = find_slabs(self._files)
+            warn_of_strays(self._files)
+        slab = recover(self._files, starts[-1]) if starts else SlabWriter.create(self._files, 0)
+        if not is_this_boot:
+            if starts:
+                slab.settle()
+            assert self._lock is not None
+            note_boot(self._lock, self._files.boot_id)
+        return slab
 
     def _gather(self) -> None:
         """Queue the single messages behind the batches."""

@@ -202,6 +202,16 @@ def test_a_writer_that_is_dropped_gives_the_log_free(tmp_path):
     assert read_all(tmp_path) == [b"two"]
 
 
+def test_a_writer_that_could_not_begin_keeps_no_lock_whoever_keeps_the_error(tmp_path, layer):
+    write_log(tmp_path, [[b"one"]])
+    layer.fail(1, errno.ENOSPC, "write_at")  # the first is that of the lock
+    with pytest.raises(StorageFull) as told:
+        Writer(layer)
+    write_log(tmp_path, [[b"two"]])
+    assert read_all(tmp_path) == [b"one", b"two"]
+    assert told.value.__traceback__ is not None
+
+
 @pytest.mark.parametrize("error_number", [errno.ENOSPC, errno.EFBIG, errno.EIO])
 def test_what_a_failed_flush_holds_is_written_by_the_next(tmp_path, layer, error_number):
     batch = messages(30)
