@@ -5,6 +5,7 @@ Strategy: `write` only puts the message into a buffer; its address follows from 
 written at once. So a message costs a fraction of what its own record and write would.
 """
 
+import os
 from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate
@@ -59,6 +60,7 @@ class Writer:
         "_lock",
         "_message_max",
         "_must_sync",
+        "_pid",
         "_singles",
         "_slab",
         "_slab_size_hint",
@@ -108,6 +110,7 @@ class Writer:
         self._message_max = message_max
         self._buffer_bytes_max = buffer_bytes_max
         self._must_sync = fsync
+        self._pid = os.getpid()
         self._lock: OpenFile | None
         self._lock, is_this_boot = lock_log(self._files)
         try:
@@ -143,7 +146,7 @@ class Writer:
             StorageFull: the buffer is full, and there is no room on the disk for what is in it.
             WriteFailed: the buffer is full and cannot be written for another reason.
             SyncFailed: with `fsync`: a sync failed, now or before.
-            LogClosed: the writer is closed.
+            LogClosed: the writer is closed, or the copy that a fork has made of one.
         """
         if type(message) is not bytes:
             message = as_bytes(message)
@@ -194,9 +197,9 @@ class Writer:
             StorageFull: no room on the disk.
             WriteFailed: another failure of the disk.
             SyncFailed: with `fsync`: a sync failed, now or before.
-            LogClosed: the writer is closed.
+            LogClosed: the writer is closed, or the copy that a fork has made of one.
         """
-        if self._lock is None:
+        if not self._is_open():
             raise LogClosed(self._files.base)
         if self._sync_failure_reason is not None:
             raise SyncFailed(self._files.base, self._sync_failure_reason)
@@ -216,7 +219,7 @@ class Writer:
                 only closes from now on. Open another, and write again what must not be lost.
             StorageFull: no room on the disk for what is in the buffer.
             WriteFailed: it cannot be written for another reason.
-            LogClosed: the writer is closed.
+            LogClosed: the writer is closed, or the copy that a fork has made of one.
         """
         self.flush()
         if not self._must_sync:
@@ -235,7 +238,7 @@ class Writer:
         Raises:
             StorageFull, WriteFailed, SyncFailed: as `flush`; or the last sync has failed.
         """
-        if self._lock is None:
+        if not self._is_open():
             return
         try:
             self.flush()
@@ -266,6 +269,13 @@ class Writer:
             assert self._lock is not None
             note_boot(self._lock, self._files.boot_id)
         return slab
+
+    def _is_open(self) -> bool:
+        """Return whether it may write; the copy that a fork has made may not, nor close anything.
+
+        What it wrote would lie where the other process writes, too.
+        """
+        return self._lock is not None and self._pid == os.getpid()
 
     def _gather(self) -> None:
         """Queue the single messages behind the batches."""

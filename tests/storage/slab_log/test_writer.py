@@ -24,6 +24,7 @@ from poe.errors import (
 from poe.storage import RealFiles
 from poe.storage.slab_log import LogClosed, MessageTooLarge, Reader, Writer
 from poe.storage.slab_log.record import ROWS_COUNT_MIN
+from tests.forks import exit_code_of, fork
 from tests.python_process import environment
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.slab_log.logs import (
@@ -210,6 +211,23 @@ def test_a_writer_that_could_not_begin_keeps_no_lock_whoever_keeps_the_error(tmp
     write_log(tmp_path, [[b"two"]])
     assert read_all(tmp_path) == [b"one", b"two"]
     assert told.value.__traceback__ is not None
+
+
+def test_the_copy_of_a_writer_that_a_fork_has_made_writes_nothing(tmp_path):
+    def go_on():
+        with writer:  # which a child leaves too, by `sys.exit` for example
+            writer.write(b"of the child")
+            with pytest.raises(LogClosed):
+                writer.flush()
+
+    with Writer(tmp_path) as writer:
+        writer.write(b"one")
+        assert exit_code_of(fork(go_on)) == 0
+        assert read_all(tmp_path) == []
+        with pytest.raises(SegmentLocked):
+            Writer(tmp_path)
+        writer.write(b"two")
+    assert read_all(tmp_path) == [b"one", b"two"]
 
 
 @pytest.mark.parametrize("error_number", [errno.ENOSPC, errno.EFBIG, errno.EIO])
