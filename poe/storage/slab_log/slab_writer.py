@@ -97,16 +97,15 @@ class SlabWriter:
             StorageFull: no room on the disk.
             WriteFailed: another failure.
         """
-        offset = self.end - self.start
         with writing(self._path):
             try:
-                self._data.write_at(data, offset)
+                self._data.write_at(data, self.end - self.start)
                 self._add_entry(data, last, count, Flag.NONE)
-            except OSError:
+            except BaseException:  # Ctrl-C, too
                 with contextlib.suppress(OSError):
                     self._sum.truncate(self._sum_bytes)
                 with contextlib.suppress(OSError):
-                    self._data.truncate(offset)
+                    self._data.truncate(self.end - self.start)
                 raise
 
     def adopt(self, data: bytes, last: int, count: int, flags: Flag) -> None:
@@ -135,11 +134,13 @@ class SlabWriter:
         data_hash = xxh3_64_intdigest(data, self._chain.seed)
         entry = Entry(begin, begin + len(data), last, count, flags, data_hash)
         encoded, chain = self._chain.encode(entry)
+        sum_bytes, end = self._sum_bytes + len(encoded), self.end + len(data)
         self._sum.write_at(encoded, self._sum_bytes)
-        # The last step that may fail: from here on data and entry go together.
+        # The last step that may fail: from here on data and entry go together. No signal comes
+        # between, as nothing is called.
         self._chain = chain
-        self._sum_bytes += len(encoded)
-        self.end += len(data)
+        self._sum_bytes = sum_bytes
+        self.end = end
         self._is_synced = False
 
     def sync(self) -> None:

@@ -156,8 +156,9 @@ class Writer:
         address = self.address
         if address >= self._flush_at:
             self.flush()
-        self._singles.append(message)
+        # In this order, so that no signal, such as Ctrl-C, comes between: it does behind calls.
         self.address = address + HEADER_BYTES + length
+        self._singles.append(message)
         return address
 
     def write_many(self, messages: Sequence[Bytes] | Rows) -> Sequence[int]:
@@ -184,7 +185,7 @@ class Writer:
             self.flush()
         if rows is not None:
             self._gather()
-            self._waiting.append(rows)
+            self._waiting += [rows]  # no call, see `write`
         else:
             self._singles += singles
         self.address = ends[-1]
@@ -281,7 +282,7 @@ class Writer:
         """Queue the single messages behind the batches."""
         if self._singles:
             rows = as_rows(self._singles)
-            self._waiting.append(self._singles if rows is None else rows)
+            self._waiting += [self._singles if rows is None else rows]  # no call, see `write`
             self._singles = []
 
     def _write_batch(self, batch: Batch) -> None:
@@ -292,12 +293,18 @@ class Writer:
         room_bytes = min(_BATCH_BYTES, slab.start + self._slab_size_hint - slab.end)
         count = count_within(batch, first, room_bytes)
         some = batch[first : first + count]
+        is_all = first + count == len(batch)
         data = encode(some)
-        slab.append(data, slab.end + len(data) - HEADER_BYTES - len(some[-1]), count)
-        self._written_count += count
-        if self._written_count == len(batch):
-            self._waiting.popleft()
-            self._written_count = 0
+        end = slab.end + len(data)
+        is_there = False
+        try:
+            slab.append(data, end - HEADER_BYTES - len(some[-1]), count)
+            is_there = True
+        finally:
+            if is_there or slab.end == end:  # as where a signal's exception comes just behind it
+                self._written_count = 0 if is_all else first + count
+                if is_all:
+                    self._waiting.popleft()
 
     def _roll(self) -> None:
         """Go on in a new slab."""

@@ -7,6 +7,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -25,6 +26,7 @@ from poe.storage import RealFiles
 from poe.storage.slab_log import LogClosed, MessageTooLarge, Reader, Writer
 from poe.storage.slab_log.record import ROWS_COUNT_MIN
 from tests.forks import exit_code_of, fork
+from tests.interrupts import places
 from tests.python_process import environment
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.slab_log.logs import (
@@ -36,7 +38,14 @@ from tests.storage.slab_log.logs import (
     sum_of,
     write_log,
 )
+from torture.layers.memory import MemoryFiles
 
+WRITER_FILES = (
+    "poe/storage/slab_log/writer.py",
+    "poe/storage/slab_log/slab_writer.py",
+    "poe/storage/failure.py",
+    "torture/layers/memory.py",
+)
 MANY = [b"%020d" % number for number in range(ROWS_COUNT_MIN)]
 
 
@@ -228,6 +237,26 @@ def test_the_copy_of_a_writer_that_a_fork_has_made_writes_nothing(tmp_path):
             Writer(tmp_path)
         writer.write(b"two")
     assert read_all(tmp_path) == [b"one", b"two"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["flush", "write", "write_many", "close"])
+def test_an_interrupt_at_any_place_doubles_nothing_and_leaves_addresses_right(name):
+    for interrupted in places(*WRITER_FILES):
+        files = MemoryFiles()
+        writer = Writer(files, slab_size_hint=40, buffer_bytes_max=30)
+        before, torn, behind = messages(4), messages(2, 4), messages(4, 6)
+        addresses = [writer.write(each) for each in before]
+        arguments = {"write": torn[:1], "write_many": [torn]}.get(name, [])
+        interrupted(partial(getattr(writer, name), *arguments))
+        if name == "close":
+            writer.close()
+            writer = Writer(files, slab_size_hint=40)
+        addresses += [writer.write(each) for each in behind]
+        writer.close()
+        found = read_all(files)
+        assert found in [before + some + behind for some in ([], torn[:1], torn)]
+        assert [read_all(files, each)[0] for each in addresses] == before + behind
 
 
 @pytest.mark.parametrize("error_number", [errno.ENOSPC, errno.EFBIG, errno.EIO])
