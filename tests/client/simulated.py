@@ -126,6 +126,27 @@ class SimulatedLink:
             done(ConnectionClosed("the connection is lost"))
 
 
+class MemorySink:
+    """Where metrics go that a test looks at."""
+
+    def __init__(self):
+        self.gauges: dict[str, int] = {}
+        """The last value of each."""
+        self.observed: list[float] = []
+
+    def add(self, *_):
+        """Take nothing."""
+
+    def set(self, _labels, gauge, value):
+        self.gauges[gauge] = value
+
+    def observe(self, _labels, _histogram, value):
+        self.observed.append(value)
+
+    def close(self):
+        """Go on to be looked at."""
+
+
 class QueueWorld:
     """One queue, its time, its server, and the link of the moment."""
 

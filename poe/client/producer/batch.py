@@ -57,6 +57,7 @@ class Batch(RequestOutcome):
         "begun_s",
         "calls",
         "error",
+        "first_sent_s",
         "holes",
         "is_due",
         "is_massaged",
@@ -103,7 +104,10 @@ class Batch(RequestOutcome):
         self.put_id: PutId | None = None
         self.serial = 0
         """Orders batches of a queue by their first send; 0 before it."""
+        self.first_sent_s = 0.0
+        """0 before it was sent."""
         self.sent_s = 0.0
+        """When it was sent last."""
         self.is_unknown = False
         """Whether it was sent over a connection that was lost before the answer."""
         self.error: PoeError | None = None

@@ -109,7 +109,7 @@ class Instrumentation:
             broker = _broker(batch)
             self._count(queue, {"messages_delivered": count}, broker=broker)
             if self._metrics is not None:
-                time_s = self._accumulator.scheduler.now_s() - batch.sent_s
+                time_s = self._accumulator.scheduler.now_s() - batch.first_sent_s
                 with self._lock:
                     self._metrics.delivered(queue.topic, queue.partition, broker, time_s)
         self._tell_buffered()
@@ -153,7 +153,7 @@ class Instrumentation:
         self._add(topic, partition, "", {"messages_dropped": count})
 
     def spooled(self, count: int) -> None:
-        """Return how many messages are on disk."""
+        """Tell how many messages are on disk."""
         self._set("messages_spooled", count)
 
     # ---- topics and workers -------------------------------------------------------------------
@@ -170,7 +170,7 @@ class Instrumentation:
             self.callbacks.fire(event, worker, worker.state, worker.info(topic), extra)
 
     def workers(self, topic: bytes) -> None:
-        """Return how many workers a topic has."""
+        """Tell how many workers a topic has, and how many messages wait in memory."""
         workers = self._topics[topic].workers
         ready = sum(worker.state is WorkerState.READY for worker in workers)
         self._set("workers", ready, topic)

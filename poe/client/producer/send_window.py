@@ -85,6 +85,7 @@ class SendWindow:
             batch.put_id = PutId(self.producer, self.epoch, self._sequence)
             self._sequence += 1
         batch.sent_s = now_s
+        batch.first_sent_s = batch.first_sent_s or now_s
         self.in_flight.append(batch)
 
     def answer(self, batch: Batch, value: int | PoeError) -> Verdict:

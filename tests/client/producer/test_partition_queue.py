@@ -15,7 +15,7 @@ from poe.errors import (
     TopicReadOnly,
 )
 from poe.errors.delivery import NEVER_SENT
-from tests.client.simulated import QueueWorld, StoringServer
+from tests.client.simulated import MemorySink, QueueWorld, StoringServer
 
 
 def add(world, *messages, is_due=False):
@@ -485,3 +485,16 @@ def test_what_is_sent_again_is_counted_as_that_whether_its_link_has_answered_or_
     totals = world.observer.totals
     assert (totals["messages_sent"], totals["messages_retried"]) == (3, 1)
     assert totals["messages_delivered"] == 2
+
+
+def test_the_time_of_a_delivery_begins_with_the_first_send():
+    sink = MemorySink()
+    world = QueueWorld(metrics=[sink])
+    world.connect()
+    add(world, b"a", is_due=True)
+    world.time.advance(3.0)
+    world.disconnect()
+    world.connect()
+    world.time.advance(4.0)
+    world.link.run()
+    assert sink.observed == [7.0]
