@@ -374,6 +374,8 @@ class TopicProducer(GenServer):
             if hired.record in silent:
                 reason = f"no answer for {silent[hired.record]} s"
                 self.exit(hired.ref, ("shutdown", reason))
+        # Also how much waits: not each change of it is told.
+        self._observer.workers(self._topic.topic)
         await self._scale()
 
     async def _scale(self) -> None:

@@ -112,6 +112,7 @@ class Spooler:
         self._left = Outcome()
         """Settled once all is delivered or dropped that an earlier producer has left."""
         self._look_at_left()
+        observer.spooled(self.count)
 
     # ---- what is in it ------------------------------------------------------------------------
 
@@ -201,6 +202,7 @@ class Spooler:
             self._observer.dropped(topic, batch.queue.partition, batch.living_count)
             fate = MAYBE_STORED if batch.is_unknown else NEVER_SENT
             batch.settle(SpoolDamaged(topic, self._spool.path, fate))
+        self._observer.spooled(self.count)
         self._look_at_left()
 
     # ---- out ----------------------------------------------------------------------------------

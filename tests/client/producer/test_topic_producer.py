@@ -27,7 +27,7 @@ from poe.errors import (
     ProducerClosed,
 )
 from poe.testing import SimulatedClock
-from tests.client.simulated import SimulatedLink, StoringServer
+from tests.client.simulated import MemorySink, SimulatedLink, StoringServer
 
 TOPIC = b"t"
 
@@ -609,3 +609,19 @@ def test_a_partition_that_is_to_stay_after_all_goes_on_where_it_is():
         brokers.run()
         world.advance(0.0)
     assert [each.done() for each in deliveries] == [True] * 5
+
+
+def test_what_waits_is_told_though_nothing_comes_and_nothing_is_answered():
+    brokers = Brokers()
+    sink = MemorySink()
+    world = World(brokers, metrics=[sink])
+    world.add(b"a", b"b")
+    world.advance(1.0)
+    assert sink.gauges["messages_buffered"] == 2
+    brokers.down = {0}
+    brokers.lose()
+    world.advance(1.0)
+    later = world.add(b"c")
+    assert world.topic.withdraw(later, BrokerDown(TOPIC, "no answer"))
+    world.advance(1.0)
+    assert sink.gauges["messages_buffered"] == 2

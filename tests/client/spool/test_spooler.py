@@ -26,6 +26,7 @@ from poe.errors import (
 )
 from poe.errors.delivery import MAYBE_STORED
 from poe.testing.broker import broker
+from tests.client.simulated import MemorySink
 from tests.client.spooled_life import Life, World, numbers
 from tests.forks import exit_code_of, fork
 from tests.waiting import wait_until
@@ -724,3 +725,12 @@ def test_a_call_that_the_picker_has_refused_in_part_is_withdrawn():
     assert later.result(0) == Sent(b"t", 0, 1, 1)
     assert [message.value for message in world.servers[0].log] == [b"later"]
     assert isinstance(mixed.exception(0), PickerFailed)
+
+
+def test_what_an_earlier_producer_has_left_on_disk_is_measured_at_once():
+    world = World()
+    world.add(numbers(0, 3))
+    world.time.advance(1.0)
+    sink = MemorySink()
+    Life(world.disk.copy("boot"), world.time, metrics=[sink])
+    assert sink.gauges["messages_spooled"] == 3
