@@ -6,6 +6,7 @@ import pytest
 
 from poe.client import AsyncConsumer, AsyncProducer, Consumer, Producer
 from poe.client.consumer import poe_source
+from poe.client.consumer.poe_source import PoeSource
 from poe.client.producer.payload import Message
 from poe.errors import InvalidPayload, PropertyMismatch
 from tests.ports import free_port
@@ -112,6 +113,18 @@ def test_a_topic_grows_under_a_producer_and_a_consumer(node, url, monkeypatch):
     assert [each.topic for each in node.describe("t").partitions] == [b"t", b"t-1", b"t-2"]
 
 
+def test_who_asks_again_at_the_end_reads_a_partition_that_was_added_too(node, url, monkeypatch):
+    monkeypatch.setattr(poe_source, "_LOOK_FOR_PARTITIONS_S", 0.0)
+    node.create_topic("t")
+    with Consumer(url, "t") as consumer:
+        first = node.put("t", b"first")
+        assert [each.value for each in consumer] == [b"first"]
+        node.alter_topic("t", partitions=2)
+        second = node.put("t-1", b"second")
+        assert [each.value for each in consumer] == [b"second"]
+        assert consumer.position() == {0: first, 1: second}
+
+
 def test_what_waited_for_the_server_leaves_as_the_topic_wants_it(serve, tmp_path):
     port = free_port()
     first = serve(dir=tmp_path / "data", port=port)
@@ -197,10 +210,26 @@ def test_a_group_learns_it_too(node, url):
         consumer.receive(WAIT_S)
 
 
-def test_who_follows_a_topic_before_it_is_made_reads_the_partitions_that_it_gets(node, url):
+@pytest.mark.parametrize("is_looked_for_first", [False, True])
+def test_who_follows_a_topic_before_it_is_made_reads_the_partitions_that_it_gets(
+    node, url, monkeypatch, is_looked_for_first
+):
+    looks: list[object] = []
+    find_partitions = PoeSource._find_partitions  # noqa: SLF001 - what comes first has no other sign
+
+    async def find_and_note(source):
+        looks.append(found := await find_partitions(source))
+        return found
+
+    if is_looked_for_first:
+        monkeypatch.setattr(poe_source, "_LOOK_FOR_PARTITIONS_S", 0.01)
+        monkeypatch.setattr(PoeSource, "_find_partitions", find_and_note)
     with Consumer(url, "t", follow=True) as consumer:
         assert consumer.receive(0.05) == []
         node.create_topic("t", partitions=2, envelope=True)
+        if is_looked_for_first:
+            count = len(looks)
+            wait_until(lambda: len(looks) > count + 1, WAIT_S)
         with Producer(url, strategy="strict_round_robin") as producer:
             for number in range(4):
                 producer.produce_sync("t", Message(value=b"%d" % number, key=b"k"))

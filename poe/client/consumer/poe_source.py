@@ -58,6 +58,10 @@ class PoeSource:
         self._is_told = False
         self._has_envelope: bool | None = False
         """Whether messages are in envelopes; None: there is no such topic yet."""
+        self._names: tuple[bytes, ...] = ()
+        """The topics that are read: its partitions."""
+        self._looked_s = 0.0
+        """When it was looked last which ones there are, in monotonic time."""
         self._growing: asyncio.Task[None] | None = None
         self._socket = AsyncRetryingSocket(
             servers,
@@ -77,7 +81,7 @@ class PoeSource:
         """
         await self.close()
         self._start = start
-        names = await self._find_partitions()
+        names, self._is_told = await self._find_partitions()
         partitions = range(len(names))
         if isinstance(start, Mapping) and not start.keys() <= set(partitions):
             raise OptionError("start", start, f"partitions up to {partitions[-1]}")
@@ -87,8 +91,9 @@ class PoeSource:
         readers = [self._reader(*each) for each in enumerate(names)]
         for reader in readers:
             self._turns.add(reader)
+        self._names = names
         if self._options.follow:
-            self._growing = asyncio.create_task(self._look_for_partitions(len(names)))
+            self._growing = asyncio.create_task(self._look_often())
         begun = await asyncio.gather(*(reader.begin(start) for reader in readers))
         return dict(zip(partitions, begun, strict=True))
 
@@ -105,6 +110,9 @@ class PoeSource:
                 raise
             # It was made, with several partitions, since nobody could tell of it: begin in these.
             await self.open(self._start)
+            turn = await self._turns.next()
+        if turn is None and time.monotonic() >= self._looked_s + _LOOK_FOR_PARTITIONS_S:
+            await self._look_for_more()
             turn = await self._turns.next()
         return None if turn is None else turn.fetched
 
@@ -125,8 +133,10 @@ class PoeSource:
         reader.has_envelope = self._has_envelope
         return reader
 
-    async def _find_partitions(self) -> tuple[bytes, ...]:
+    async def _find_partitions(self) -> tuple[tuple[bytes, ...], bool]:
         """Ask what the topic has; the options count where the server does not know.
+
+        Return its partitions, and whether it was the server that has told of them.
 
         Raises:
             PropertyMismatch: they contradict it.
@@ -140,29 +150,38 @@ class PoeSource:
             found, unknown = None, bool(options.envelope)
         finally:
             await self._socket.close()  # each partition has a connection of its own
+        self._looked_s = time.monotonic()
         if found is not None:
             found.check({"partitions": options.partitions, "envelope": options.envelope})
-        self._is_told = found is not None and found.is_told
         if found is None or not found.is_told:
             self._has_envelope = unknown if found is None else bool(options.envelope)
-            return partition_topics(self._topic, options.partitions or 1)
+            return partition_topics(self._topic, options.partitions or 1), False
         self._has_envelope = found.properties.envelope
-        return tuple(each.topic for each in found.partitions)
+        return tuple(each.topic for each in found.partitions), True
 
-    async def _look_for_partitions(self, count: int) -> None:
-        """Read new partitions, too, from their beginning; the topic may grow at any time."""
+    async def _look_often(self) -> None:
+        """Look for new partitions while those that are known are followed."""
         while True:
             await asyncio.sleep(_LOOK_FOR_PARTITIONS_S)
             try:
-                names = await self._find_partitions()
+                await self._look_for_more()
             except PoeError as error:  # who reads is told, if it does not pass
                 _log.debug("topic %r is not described: %s", self._topic, error)
-                continue
-            for partition in range(count, len(names)):
-                reader = self._reader(partition, names[partition])
-                await reader.begin("oldest")
-                self._turns.add(reader)
-            count = max(count, len(names))
+
+    async def _look_for_more(self) -> None:
+        """Read new partitions, too, from their beginning; the topic may grow at any time.
+
+        Raises:
+            PoeError: as `_find_partitions`.
+        """
+        names, _ = await self._find_partitions()
+        if names[: len(self._names)] != self._names:
+            return  # it is another topic now, which who reads is told
+        for partition in range(len(self._names), len(names)):
+            reader = self._reader(partition, names[partition])
+            await reader.begin("oldest")
+            self._turns.add(reader)
+            self._names = names[: partition + 1]
 
 
 class PartitionReader:
