@@ -210,9 +210,10 @@ def test_a_group_learns_it_too(node, url):
         consumer.receive(WAIT_S)
 
 
+@pytest.mark.parametrize("start", ["oldest", "newest"])
 @pytest.mark.parametrize("is_looked_for_first", [False, True])
 def test_who_follows_a_topic_before_it_is_made_reads_the_partitions_that_it_gets(
-    node, url, monkeypatch, is_looked_for_first
+    node, url, monkeypatch, start, is_looked_for_first
 ):
     looks: list[object] = []
     find_partitions = PoeSource._find_partitions  # noqa: SLF001 - what comes first has no other sign
@@ -224,7 +225,7 @@ def test_who_follows_a_topic_before_it_is_made_reads_the_partitions_that_it_gets
     if is_looked_for_first:
         monkeypatch.setattr(poe_source, "_LOOK_FOR_PARTITIONS_S", 0.01)
         monkeypatch.setattr(PoeSource, "_find_partitions", find_and_note)
-    with Consumer(url, "t", follow=True) as consumer:
+    with Consumer(url, "t", start=start, follow=True) as consumer:
         assert consumer.receive(0.05) == []
         node.create_topic("t", partitions=2, envelope=True)
         if is_looked_for_first:

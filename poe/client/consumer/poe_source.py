@@ -109,7 +109,7 @@ class PoeSource:
             if self._is_told:
                 raise
             # It was made, with several partitions, since nobody could tell of it: begin in these.
-            await self.open(self._start)
+            await self.open("oldest" if self._start == "newest" else self._start)
             turn = await self._turns.next()
         if turn is None and time.monotonic() >= self._looked_s + _LOOK_FOR_PARTITIONS_S:
             await self._look_for_more()
