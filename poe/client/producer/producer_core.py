@@ -430,7 +430,8 @@ class ProducerCore:
 
     def end(self) -> list[Undelivered]:
         """Give up what is left, and end all actors and threads; blocks for a moment."""
-        undelivered = self.give_up_all(ProducerClosed("the producer was closed before an answer"))
+        error = ProducerClosed("the producer was closed before an answer")
+        undelivered = self.give_up_all(error)
         _live.discard(self)
         if self._system is not None:
             self._last_statistics = {**self._count(), "workers": 0}
@@ -441,9 +442,9 @@ class ProducerCore:
             try:
                 with contextlib.suppress(ActorDead):  # it has given up
                     system.stop(self._sup, "shutdown", timeout_s=5.0)
-            except PoeError as error:
+            except PoeError as failure:
                 # What is left is told all the same; a task of the user's may have ended the loop.
-                _log.error("the producer's actors have not ended: %s", error)
+                _log.error("the producer's actors have not ended: %s", failure)
             except BaseException:  # Ctrl-C: whoever has called does not get what is returned
                 log_undelivered(undelivered)
                 raise
@@ -451,8 +452,11 @@ class ProducerCore:
                 system.shutdown()
                 self.scheduler.close()
                 for topic in self.all_topics():
+                    # What was on its way to its partition then, as where a picker takes its time.
+                    undelivered += topic.give_up_all(error)
                     topic.workers.clear()
                     self.observer.workers(topic.topic)
+                self._last_statistics = self._count()
                 self.observer.close()
         if transport is not None:
             transport.close()

@@ -136,9 +136,10 @@ class TopicQueues:
         if not is_keyed(messages):
             partition = self._partitioner.pick(None, self._numbers, len(messages))
             return self._add_to(self._queue_of(partition), messages, is_due=is_due)
+        # First, since a picker may take its time, and the producer may end meanwhile.
+        split = self._partitioner.split(messages, self._numbers)
         with self._accumulator.lock:
             self._accumulator.take(len(messages), bytes_of(messages))
-        split = self._partitioner.split(messages, self._numbers)
         gathering = self._put(messages, split, is_due=is_due, is_keyed=True)
         return Delivery(gathering, len(messages), len(messages))
 

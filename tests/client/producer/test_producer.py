@@ -1,5 +1,6 @@
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 import poe
 from poe.client import Buffered, Failed, Message, Producer, Sent
+from poe.client.producer.topic_queues import TopicQueues
 from poe.errors import (
     BrokerDown,
     BufferFull,
@@ -300,6 +302,47 @@ def test_close_without_a_broker_ends_in_time_and_returns_what_it_has(topic):
     assert time.monotonic() - begun_s < 3.0
     assert [each.messages for each in undelivered] == [[b"a"], [Message(b"b", b"k")]]
     assert isinstance(delivery.exception(0), ProducerClosed)
+
+
+def test_a_call_whose_picker_takes_longer_than_the_producer_lives_is_refused(url, topic):
+    ends: list[Callable[[], object]] = []
+
+    def picker(_topic, _key, partitions):
+        for end in ends:
+            end()
+        return partitions[0]
+
+    producer = Producer(url, picker=picker)
+    producer.metadata(topic)
+    ends.append(partial(producer.close, timeout_s=0))  # or another thread does so
+    with pytest.raises(ProducerClosed):
+        producer.produce_async(topic, [(b"k", b"v")])
+    assert producer.statistics()["messages_buffered"] == 0
+
+
+def test_what_a_picker_is_asked_about_while_the_producer_ends_is_returned(away, monkeypatch):
+    is_asked, is_given_up = threading.Event(), threading.Event()
+    give_up_all = TopicQueues.give_up_all
+
+    def give_up_and_tell(topic, error):
+        found = give_up_all(topic, error)
+        is_given_up.set()
+        return found
+
+    def picker(_topic, _key, partitions):
+        is_asked.set()
+        is_given_up.wait(20)
+        return partitions[0]
+
+    monkeypatch.setattr(TopicQueues, "give_up_all", give_up_and_tell)
+    producer = Producer(away.url, picker=picker, reconnect_max_s=0.1)
+    delivery = producer.produce_async("t", b"a")
+    away.start()
+    assert is_asked.wait(20)
+    [left] = producer.close(timeout_s=0)
+    assert left.messages == [b"a"]
+    assert isinstance(delivery.exception(0), ProducerClosed)
+    assert producer.statistics()["messages_buffered"] == 0
 
 
 @pytest.mark.parametrize("name", ["prepare", "metadata"])
