@@ -406,46 +406,49 @@ def _produce(
     """Give the messages to librdkafka; return the errors of those that it does not take."""
     topic = kafka_name(batch.topic)
     messages: list[Any] = batch.messages
-    if type(messages[0]) is bytes:
-        records: list[dict[str, Any]] = [{"value": value} for value in messages]
-    elif any(headers for _, _, headers in messages):
-        return _produce_singly(producer, topic, batch, report)
-    else:
-        records = [{"value": value, "key": key} for value, key, _ in messages]
-    if producer.produce_batch(topic, records, batch.partition, on_delivery=report) == len(records):
-        return []
+    records: list[dict[str, Any]] = []
+    errors: list[KafkaError] = []
+    given_count = 0
+    try:
+        if type(messages[0]) is bytes:
+            records = [{"value": value} for value in messages]
+        elif not any(headers for _, _, headers in messages):
+            records = [{"value": value, "key": key} for value, key, _ in messages]
+        if records:
+            given_count = len(records)
+            producer.produce_batch(topic, records, batch.partition, on_delivery=report)
+        for message in () if records else messages:  # with headers it takes them one by one only
+            errors += _produce_one(producer, topic, batch.partition, message, report)
+            given_count += 1
+    except BaseException:  # a signal's: nobody else reports the rest, and all behind would wait
+        errors += [KafkaError(KafkaError._INTR)] * (len(messages) - given_count)  # noqa: SLF001 - librdkafka's own codes begin so
+        for each in [*errors, *_refused(records)]:
+            report(each, None)
+        raise
+    return [*errors, *_refused(records)]
+
+
+def _refused(records: list[dict[str, Any]]) -> list[KafkaError]:
     return [record["_error"] for record in records if "_error" in record]
 
 
-def _produce_singly(
-    producer: Producer, topic: str, batch: OutgoingBatch, report: Callable[..., None]
+def _produce_one(
+    producer: Producer,
+    topic: str,
+    partition: int,
+    message: Any,  # noqa: ANN401 - value, key, headers
+    report: Callable[..., None],
 ) -> list[KafkaError]:
-    """Do the same for messages with headers, which librdkafka takes one by one only."""
-    errors: list[KafkaError] = []
-    messages: list[Any] = batch.messages
-    given_count = 0
+    value, key, headers = message
     try:
-        for value, key, headers in messages:
-            try:
-                producer.produce(
-                    topic,
-                    value,
-                    key,
-                    batch.partition,
-                    on_delivery=report,
-                    headers=dict(headers or {}),
-                )
-            except KafkaException as error:
-                errors.append(error.args[0])
-            except BufferError:
-                errors.append(KafkaError(KafkaError._QUEUE_FULL))  # noqa: SLF001
-            given_count += 1
-    except BaseException:  # a signal's: nobody else reports the rest, and all behind would wait
-        errors += [KafkaError(KafkaError._INTR)] * (len(messages) - given_count)  # noqa: SLF001
-        for each in errors:
-            report(each, None)
-        raise
-    return errors
+        producer.produce(
+            topic, value, key, partition, on_delivery=report, headers=dict(headers or {})
+        )
+    except KafkaException as error:
+        return [error.args[0]]
+    except BufferError:
+        return [KafkaError(KafkaError._QUEUE_FULL)]  # noqa: SLF001 - as above
+    return []
 
 
 def _delivery_timeout_s(options: ProducerOptions) -> float | None:

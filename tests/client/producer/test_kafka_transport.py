@@ -237,6 +237,43 @@ async def test_an_interrupt_before_the_first_message_refuses_none_for_good(sende
     assert answers[0].retriable
 
 
+async def test_an_interrupt_before_plain_messages_are_given_keeps_none_behind_them_waiting(sender):
+    """As while the list that the library wants is made of them."""
+
+    class Interrupting(list[bytes]):
+        def __iter__(self):
+            raise KeyboardInterrupt
+
+    answers: list[Any] = []
+    batch = OutgoingBatch(b"t", 0, Interrupting([b"a", b"b"]), None, 2)
+    with pytest.raises(KeyboardInterrupt):
+        sender.link.send(batch, lambda answer: answers.append(answer) or True)
+    assert await sender.send(b"c") == 0
+    assert type(answers[0]) is KafkaNotReady
+    assert answers[0].retriable
+
+
+async def test_an_interrupt_behind_plain_messages_refuses_none(sender, monkeypatch):
+    class Interrupted:
+        def produce_batch(self, *arguments, **more):
+            library.produce_batch(*arguments, **more)
+            raise KeyboardInterrupt
+
+    library = sender.transport._producer  # noqa: SLF001 - a signal comes when it likes
+    answered = asyncio.get_running_loop().create_future()
+
+    def take(answer):
+        answered.set_result(answer)
+        return True
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sender.transport, "_producer", Interrupted())
+        with pytest.raises(KeyboardInterrupt):
+            sender.link.send(OutgoingBatch(b"t", 0, [b"a", b"b"], None, 2), take)
+    assert await sender.send(b"c") == 2
+    assert await answered == 1
+
+
 async def test_a_partition_that_there_is_not_is_refused(sender):
     assert type(await sender.send(b"a", b"b", partition=7)) is KafkaRefused
 
