@@ -149,7 +149,7 @@ class Spool:
             self._mark = SpoolMark(files, self._reader.address, self._writer.address)
             self._trimmed = self._reader.address
             self._count_all()
-        except PoeError:
+        except BaseException:  # Ctrl-C, too, since all that is there is read
             self._writer.release()  # or the error would keep the lock
             raise
 

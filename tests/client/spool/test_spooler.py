@@ -12,6 +12,7 @@ from poe.client.producer.delivery import Buffered, Sent
 from poe.client.producer.payload import parse
 from poe.client.producer.topic_queues import buffered_of
 from poe.client.producer.transport import Partition, TopicMetadata
+from poe.client.spool.spool import Spool
 from poe.errors import (
     CallTimeout,
     DeliveryTimeout,
@@ -734,3 +735,15 @@ def test_what_an_earlier_producer_has_left_on_disk_is_measured_at_once():
     sink = MemorySink()
     Life(world.disk.copy("boot"), world.time, metrics=[sink])
     assert sink.gauges["messages_spooled"] == 3
+
+
+def test_a_spool_that_ctrl_c_has_kept_from_beginning_keeps_no_lock(tmp_path, monkeypatch):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Spool, "_count_all", interrupt)
+        with pytest.raises(KeyboardInterrupt) as told:
+            Producer(NOWHERE, spool_dir=tmp_path)
+    Producer(NOWHERE, spool_dir=tmp_path).close(timeout_s=0)
+    assert told.value.__traceback__ is not None
