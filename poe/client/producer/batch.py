@@ -318,11 +318,14 @@ class Batch(RequestOutcome):
         return count - sum(end - start for start, end, _ in self.holes) if self.holes else count
 
     def close(self) -> None:
-        """Make the messages what is sent: without holes, and all of one kind."""
-        self.places = self.living_count = len(self.messages)
+        """Make the messages what is sent: without holes, and all of one kind.
+
+        After a signal's exception in the middle of it, it may be called again.
+        """
+        self.places = self.places or len(self.messages)
         if self.holes:
             self.messages = [message for message in self.messages if message is not None]
-            self.living_count = len(self.messages)
+        self.living_count = len(self.messages)
         if not self.is_plain:
             self.messages = [
                 message if type(message) is Message else Message(message)

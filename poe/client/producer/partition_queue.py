@@ -14,7 +14,7 @@ from functools import partial
 
 from poe.client.patience import REFUSED_WAIT_MAX_S
 from poe.client.producer.accumulator import Accumulator
-from poe.client.producer.batch import Batch, bytes_of
+from poe.client.producer.batch import Batch, bytes_of, size_of
 from poe.client.producer.delivery import UNPLACED, Delivery, Outcome
 from poe.client.producer.instrumentation import Instrumentation
 from poe.client.producer.payload import Message, Messages
@@ -28,7 +28,7 @@ from poe.errors.delivery import MAYBE_STORED, NEVER_SENT
 
 _PAUSE_S = 0.05
 _PAUSE_MAX_S = 2.0
-"""Before what was refused is sent again; twice as long each time."""
+"""Before what was refused is sent again; twice as long each time. Also after an interrupt."""
 _DISK_PAUSE_S = 1.0
 """After which a disk that has refused a batch is tried again."""
 _TURN_S = 5.0
@@ -107,12 +107,13 @@ class PartitionQueue:
         # In order, and each found at once: there may be one for each call.
         self._waiting: OrderedDict[Batch, None] = OrderedDict()
         self._in_hand: Batch | None = None
-        """On its way to the spool, or to a partition; to be told of a fork, too."""
+        """On its way to the connection, the spool or a partition; to be told of a fork, too."""
         self._rings_s = math.inf
         """When it is looked next whether the open batch is old enough."""
         self._batch_count = options.batch_count
         self._batch_bytes = options.batch_bytes
-        self._turn = threading.Lock()
+        # It knows its thread, so that an interrupt, such as Ctrl-C, never leaves it taken.
+        self._turn = threading.RLock()
         self._pause_s = 0.0
         self._when_drained: Callable[[], object] | None = None
 
@@ -140,9 +141,9 @@ class PartitionQueue:
 
     def batches(self) -> list[Batch]:
         """Return the same; with the lock held."""
-        in_hand = self._in_hand
-        first = [] if in_hand is None else [in_hand]
-        return [*first, *self.window.again, *self.window.in_flight, *self._unsent()]
+        in_hand, in_flight = self._in_hand, self.window.in_flight
+        first = [] if in_hand is None or in_hand in in_flight else [in_hand]
+        return [*first, *self.window.again, *in_flight, *self._unsent()]
 
     def _unsent(self) -> list[Batch]:
         return [*self._waiting, self._open] if self._open is not None else list(self._waiting)
@@ -171,16 +172,16 @@ class PartitionQueue:
         with self._lock:
             self._accumulator.take(1, size)
             batch = self._open
+            if batch is not None and batch.size + size > self._batch_bytes:
+                self._waiting[batch] = None
+                batch = self._open = None
+                is_closed = True
             if batch is None:
                 batch = self._open = self._begin(is_due=is_due)
-            elif batch.size + size > self._batch_bytes:
-                self._waiting[batch] = None
-                is_closed = True
-                batch = self._open = self._begin(is_due=is_due)
             messages = batch.messages
-            messages.append(message)
             batch.size += size
             self.unsent_count += 1
+            messages.append(message)
             end = len(messages)
             if end >= self._batch_count or batch.size >= self._batch_bytes:
                 self._waiting[batch] = None
@@ -206,10 +207,15 @@ class PartitionQueue:
                 self._accumulator.take(len(messages), bytes_of(messages))
             if self._has_single_calls:
                 return [self._add_apart(messages, is_due=is_due)]
-            start = 0
-            while start < len(messages):
-                start, delivery = self._add_some(messages, start, is_due=is_due)
-                deliveries.append(delivery)
+            start, unsent_count = 0, self.unsent_count
+            try:
+                while start < len(messages):
+                    start, delivery = self._add_some(messages, start, is_due=is_due)
+                    deliveries.append(delivery)
+            except BaseException:  # a signal's
+                rest = messages[self.unsent_count - unsent_count :]
+                self._scheduler.call_later(0.0, partial(self._let_go, rest))
+                raise
             if is_due and self._open is not None:
                 self._open.is_due = True
         self.pump()
@@ -229,18 +235,23 @@ class PartitionQueue:
             len(batch.messages) + count > self._batch_count or batch.size + size > self._batch_bytes
         ):
             self._waiting[batch] = None
-            batch = None
+            batch = self._open = None
         if batch is None:
             batch = self._open = self._begin(is_due=is_due)
-        batch.messages.extend(part)
+        batch.is_plain = batch.is_plain and type(part[0]) is bytes
         batch.size += size
         self.unsent_count += count
-        batch.is_plain = batch.is_plain and type(part[0]) is bytes
+        batch.messages.extend(part)
         end = len(batch.messages)
         if end >= self._batch_count or batch.size >= self._batch_bytes:
             self._waiting[batch] = None
             self._open = None
         return start + count, Delivery(batch, end, count)
+
+    def _let_go(self, rest: Messages) -> None:
+        """After an interrupted call, send what of it is in, and give back the room of the rest."""
+        self._accumulator.release(len(rest), sum(map(size_of, rest)))
+        self.flush()
 
     def _add_apart(self, messages: Messages, *, is_due: bool) -> Delivery:
         batch = Batch(self, self._scheduler.now_s())
@@ -299,7 +310,7 @@ class PartitionQueue:
                 again = self.window.again
                 if not again and not self._unsent():
                     break
-                batch = self._in_hand = again.pop(0) if again else self._take_oldest()
+                batch = self._take_again(0) if again else self._take_oldest()
                 self.window.close(batch)
             yield batch
             self._in_hand = None
@@ -314,13 +325,36 @@ class PartitionQueue:
         """
         if self._storage is not _MEMORY:
             self._gather()
-        while self._may_take() and self._turn.acquire(blocking=False):
-            try:
+        if self._has_turn():
+            return  # this is a callback, in the middle of it
+        try:
+            while self._may_take() and self._turn.acquire(blocking=False):
                 taken = self._take()
                 if taken is not None:
                     self._send(*taken)
-            finally:
                 self._turn.release()
+        finally:
+            if self._has_turn():
+                self._put_back()
+                self._turn.release()
+
+    def _has_turn(self) -> bool:
+        """Return whether this thread sends or spools at present."""
+        return self._turn._is_owned()  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001 - as in `threading.Condition`
+
+    def _put_back(self) -> None:
+        """Have the loop go on with what was in hand when a signal's exception came."""
+        with self._lock:
+            batch, self._in_hand = self._in_hand, None
+            window = self.window
+            if batch in window.in_flight:  # and the connection has not got it
+                window.in_flight.remove(batch)
+            # Without messages it is in the spool, or was given up.
+            if batch is not None and batch.messages and batch not in self.batches():
+                window.close(batch)
+                window.again.append(batch)
+                window.again.sort(key=in_order)
+        self._scheduler.call_later(_PAUSE_S, self.pump)
 
     def _may_take(self) -> bool:
         if self._storage is not _MEMORY and self._uses_spool():
@@ -350,19 +384,28 @@ class PartitionQueue:
 
     def _next_to_send(self) -> tuple[Link, Batch]:
         assert self.link is not None
-        again = self.window.again
-        batch = again.pop(0) if again else self._take_oldest()
+        batch = self._take_again(0) if self.window.again else self._take_oldest()
         self.window.begin(batch, self._scheduler.now_s())
         return self.link, batch
 
+    def _take_again(self, number: int) -> Batch:
+        """Take in hand one of those that go again; with the lock held."""
+        batch = self._in_hand = self.window.again[number]
+        del self.window.again[number]
+        return batch
+
     def _take_oldest(self) -> Batch:
-        """Take out the oldest batch that was never sent; there is one, and the lock is held."""
-        if self._waiting:
-            batch, _ = self._waiting.popitem(last=False)
+        """Take in hand the oldest batch that was never sent; there is one, and the lock is held."""
+        batch = next(iter(self._waiting)) if self._waiting else self._open
+        assert batch is not None
+        count = batch.count()
+        self._in_hand = batch
+        # Nothing is called from here on, so that no signal comes between.
+        if batch is self._open:
+            self._open = None
         else:
-            assert self._open is not None
-            batch, self._open = self._open, None
-        self.unsent_count -= batch.count()
+            del self._waiting[batch]
+        self.unsent_count -= count
         return batch
 
     def _send(self, link: Link, batch: Batch) -> None:
@@ -370,12 +413,15 @@ class PartitionQueue:
             try:
                 batch.massaged(self._observer.massaged(batch))
             except PoeError as error:
+                self._in_hand = None
                 self._answered(link, batch, error)
                 return
         outgoing = batch.outgoing()
+        done = partial(self._answered, link, batch)
+        is_again = batch.is_again  # asked now: its answer may be faster
+        self._in_hand = None
         if outgoing.messages:  # or the loop has given it up, or back to the spool, in this moment
-            is_again = batch.is_again  # asked now: its answer may be faster
-            link.send(outgoing, partial(self._answered, link, batch))
+            link.send(outgoing, done)
             self._observer.sent(batch, is_again=is_again)
 
     # ---- answers ------------------------------------------------------------------------------
@@ -454,7 +500,7 @@ class PartitionQueue:
                 self._storage = _Storage.SPOOL
         self.begin_downtime()
         # What another thread has in hand would else be neither in the spool nor given up.
-        if self._turn.acquire(timeout=_TURN_S):
+        if not self._has_turn() and self._turn.acquire(timeout=_TURN_S):
             try:
                 self._take()  # without a connection it only spools
             finally:
@@ -523,10 +569,9 @@ class PartitionQueue:
     def _next_to_keep(self) -> Batch:
         again = self.window.again
         if again and again[-1].address is None:
-            batch = again.pop(sum(each.address is not None for each in again))
+            batch = self._take_again(sum(each.address is not None for each in again))
         else:
             batch = self._take_oldest()
-        self._in_hand = batch
         self.window.close(batch)
         return batch
 

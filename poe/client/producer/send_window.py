@@ -128,9 +128,9 @@ class SendWindow:
     def close(self, batch: Batch) -> None:
         """Give a batch its place among those that were sent, and close it."""
         if not batch.serial:
+            batch.close()
             self._serial += 1
             batch.serial = self._serial
-            batch.close()
 
     def replay(self, batch: Batch) -> None:
         """Take a batch out of the spool; it goes behind others from there, before any other."""

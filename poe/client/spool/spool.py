@@ -277,9 +277,12 @@ class Spool:
         try:
             self._writer.write(content)
             self._writer.flush()
-        except StorageError as error:
+        except BaseException as error:
             self._writer.discard()
             if self._writer.address == address:
+                raise
+            if not isinstance(error, StorageError):  # a signal's: it comes again, as another one
+                self._delivered.add(address)
                 raise
             # It is there, but not synced. The next one will be refused. A log that kept the error
             # itself would keep this spool, and its lock.

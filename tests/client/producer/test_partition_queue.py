@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 
 from poe.client import Sent
@@ -16,6 +18,7 @@ from poe.errors import (
 )
 from poe.errors.delivery import NEVER_SENT
 from tests.client.simulated import MemorySink, QueueWorld, StoringServer
+from tests.interrupts import places
 
 
 def add(world, *messages, is_due=False):
@@ -498,3 +501,35 @@ def test_the_time_of_a_delivery_begins_with_the_first_send():
     world.time.advance(4.0)
     world.link.run()
     assert sink.observed == [7.0]
+
+
+QUEUE_FILES = tuple(
+    f"poe/client/producer/{name}.py"
+    for name in ("partition_queue", "send_window", "batch", "accumulator")
+)
+
+
+@pytest.mark.parametrize("count", [1, 6])
+def test_an_interrupt_at_any_place_of_a_call_costs_others_nothing(count):
+    torn = [b"%d" % number for number in range(count)]
+    for interrupted in places(*QUEUE_FILES):
+        world = QueueWorld(batch_count=4, in_flight=2, linger_s=0.01)
+        world.connect()
+        queue = world.queue
+        others = add(world, b"a", b"b")
+        interrupted(
+            partial(queue.add_one, torn[0], is_due=True)
+            if count == 1
+            else partial(queue.add, torn, is_due=True)
+        )
+        others += add(world, b"y", b"z", is_due=True)
+        for _ in range(5):
+            world.link.run()
+            world.time.advance(1.0)
+        assert [each.result(0).count for each in others] == [1, 1, 1, 1]
+        log = world.server.log
+        assert [each for each in log if each not in torn] == [b"a", b"b", b"y", b"z"]
+        assert [each for each in log if each in torn] == torn[: len(log) - 4]
+        assert not queue.unsettled()
+        assert queue.unsent_count == 0
+        assert world.accumulator.count <= (count == 1)

@@ -3,6 +3,7 @@
 import errno
 import os
 import threading
+from functools import partial
 
 import pytest
 
@@ -30,6 +31,7 @@ from poe.testing.broker import broker
 from tests.client.simulated import MemorySink
 from tests.client.spooled_life import Life, World, numbers
 from tests.forks import exit_code_of, fork
+from tests.interrupts import places
 from tests.waiting import wait_until
 
 NOWHERE = "poe://127.0.0.1:1"
@@ -735,6 +737,29 @@ def test_what_an_earlier_producer_has_left_on_disk_is_measured_at_once():
     sink = MemorySink()
     Life(world.disk.copy("boot"), world.time, metrics=[sink])
     assert sink.gauges["messages_spooled"] == 3
+
+
+DISK_FILES = (
+    "poe/client/producer/partition_queue.py",
+    "poe/storage/slab_log/writer.py",
+    "poe/storage/slab_log/slab_writer.py",
+    "torture/layers/memory.py",
+)
+
+
+def test_an_interrupt_while_a_call_puts_what_waits_into_the_spool_loses_and_doubles_nothing():
+    for interrupted in places(*DISK_FILES):
+        world = World()
+        others = world.add([b"a"])
+        interrupted(partial(world.queue.add, [b"1", b"2", b"3"], is_due=True))
+        others += world.add([b"z"])
+        world.time.advance(1.0)
+        world.deliver()
+        assert [each.result(0).count for each in others] == [1, 1]
+        found = [each for each in world.log if each in {b"a", b"z"}]
+        assert found == [b"a", b"z"]
+        assert len(world.log) in {2, 5}
+        assert world.life.spool.count == 0
 
 
 def test_a_spool_that_ctrl_c_has_kept_from_beginning_keeps_no_lock(tmp_path, monkeypatch):
