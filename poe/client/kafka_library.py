@@ -1,5 +1,6 @@
 """What all that speaks to Kafka by librdkafka shares: its settings, and its errors as ours."""
 
+import ctypes
 import logging
 import math
 import re
@@ -84,6 +85,14 @@ def open_client(
         reason = error.args[0].str() if isinstance(error, KafkaException) else error
         msg = f"librdkafka refuses option 'kafka': {reason}; its CONFIGURATION.md lists them all"
         raise ConfigError(msg) from error
+
+
+def keep_for_ever(client: object) -> None:
+    """Never let go of a producer or consumer of librdkafka: in a fork, of a copy of one.
+
+    Its end would wait there for threads that only the other process has, or abort the process.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
 
 
 def socket_timeout_ms(request_timeout_s: float) -> int:

@@ -10,7 +10,6 @@ what runs for each report is as little as possible.
 """
 
 import asyncio
-import ctypes
 import logging
 import os
 import threading
@@ -26,6 +25,7 @@ from poe.client.in_thread import in_thread
 from poe.client.kafka_library import (
     error_of,
     kafka_name,
+    keep_for_ever,
     message_timeout_ms,
     open_client,
     reconnect_ms,
@@ -204,7 +204,7 @@ class KafkaTransport:
     def keep_copy(self) -> None:
         """Never let go of librdkafka, in a process that has only a copy of it."""
         if self._producer is not None:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._producer))
+            keep_for_ever(self._producer)
 
     def _start(self) -> None:
         self._is_down = self._is_dead = False

@@ -1,5 +1,8 @@
 """Consumers of Kafka, against librdkafka's mock cluster with brokers that fail."""
 
+import subprocess
+import sys
+import textwrap
 import threading
 from contextlib import suppress
 
@@ -23,6 +26,7 @@ from poe.errors import (
 )
 from poe.testing.kafka_cluster import KafkaCluster
 from tests.client.consumers import Consumers
+from tests.python_process import environment
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -271,3 +275,27 @@ def test_a_partition_that_there_is_not_is_an_error(cluster, consumers):
 def test_a_setting_that_cannot_be_used_is_named(consumers):
     with pytest.raises(ConfigError, match=r"fetch\.mni\.bytes"):
         consumers("kafka://localhost:9092", kafka={"fetch.mni.bytes": 1})
+
+
+def test_a_forked_process_ends_though_it_has_a_copy(cluster, put):
+    put(b"a")
+    program = f"""
+        import os, sys
+        from poe.client import Consumer
+        consumer = Consumer({cluster.url!r}, "t")
+        consumer.receive()
+        pid = os.fork()
+        if not pid:
+            sys.exit(7)
+        print("child", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+        consumer.close()
+        """
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert run.stdout == "child 7\n"
