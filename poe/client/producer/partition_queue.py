@@ -428,6 +428,29 @@ class PartitionQueue:
 
     def _answered(self, link: Link, batch: Batch, value: int | PoeError) -> bool:
         """Take the answer to a batch; False: it comes over a connection that was given up."""
+        try:
+            return self._take_answer(link, batch, value)
+        except BaseException:  # a signal's, in a thread that receives for others, too
+            self._scheduler.call_later(0.0, partial(self._finish, batch, value))
+            raise
+
+    def _finish(self, batch: Batch, value: int | PoeError) -> None:
+        """Go on with an answer that was interrupted; its connection is lost."""
+        is_stored = isinstance(value, int | RepeatedPut)
+        with self._lock:
+            window = self.window
+            is_again = batch in window.in_flight or batch in window.again
+            if batch.messages and not (is_again or is_stored):
+                window.again.append(batch)
+                window.again.sort(key=in_order)
+                is_again = True
+        if batch.value is not None:
+            batch.settle(batch.value)  # for who was not told yet
+        elif not is_again:
+            self._end(batch, 0 if isinstance(value, RepeatedPut) else value, None)
+        self.pump()
+
+    def _take_answer(self, link: Link, batch: Batch, value: int | PoeError) -> bool:
         room: Outcome | None = None
         with self._lock:
             window = self.window

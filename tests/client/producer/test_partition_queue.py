@@ -533,3 +533,28 @@ def test_an_interrupt_at_any_place_of_a_call_costs_others_nothing(count):
         assert not queue.unsettled()
         assert queue.unsent_count == 0
         assert world.accumulator.count <= (count == 1)
+
+
+@pytest.mark.parametrize("refusal", [None, Overloaded("in_flight_max", 1), InvalidMessage(1, 0)])
+def test_an_interrupt_at_any_place_of_an_answer_keeps_nobody_waiting_for_it(refusal):
+    """It may come to a thread that receives what others have sent; its connection ends then."""
+    for interrupted in places(*QUEUE_FILES, "poe/client/producer/instrumentation.py"):
+        world = QueueWorld(batch_count=1, in_flight=2)
+        link = world.connect()
+        sent = add(world, b"a", b"b", b"c", is_due=True)
+        if refusal is None:
+            link.store()
+        else:
+            link.refuse(refusal)
+        interrupted(link.answer)
+        world.disconnect()
+        world.time.advance(0.0)
+        world.connect()
+        for _ in range(5):
+            world.link.run()
+            world.time.advance(1.0)
+        assert [each.done() for each in sent] == [True, True, True]
+        is_stored = [each.exception(0) is None for each in sent]
+        assert len(world.server.log) == sum(is_stored)
+        assert is_stored == [True] * 3 or (type(refusal) is InvalidMessage and is_stored[1:])
+        assert not world.queue.unsettled()
