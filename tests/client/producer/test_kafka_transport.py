@@ -244,10 +244,14 @@ async def test_an_interrupt_before_plain_messages_are_given_keeps_none_behind_th
         def __iter__(self):
             raise KeyboardInterrupt
 
+    def take(answer):
+        answers.append(answer)
+        return True
+
     answers: list[Any] = []
     batch = OutgoingBatch(b"t", 0, Interrupting([b"a", b"b"]), None, 2)
     with pytest.raises(KeyboardInterrupt):
-        sender.link.send(batch, lambda answer: answers.append(answer) or True)
+        sender.link.send(batch, take)
     assert await sender.send(b"c") == 0
     assert type(answers[0]) is KafkaNotReady
     assert answers[0].retriable
