@@ -5,6 +5,9 @@ import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
 
+_UNHEARD = {"__del__", "<genexpr>"}
+"""Where nobody hears of it as an object goes, which these may be about to do."""
+
 
 class Interrupt(BaseException):
     """What such a handler raises."""
@@ -25,7 +28,7 @@ def places(*files: str) -> Iterator[Callable[[Callable[[], object]], bool]]:
         def interrupt(frame: FrameType, event: str, _: object) -> None:
             nonlocal left, is_over
             code = frame.f_code
-            is_place = code.co_filename.endswith(files) and code.co_name != "__del__"
+            is_place = code.co_filename.endswith(files) and code.co_name not in _UNHEARD
             if is_place and event in {"call", "c_return"}:
                 left -= 1
                 if left < 0 and is_over:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from poe.client.producer.accumulator import Accumulator
-from poe.client.producer.batch import Batch, Owner, batches_of, bytes_of
+from poe.client.producer.batch import Batch, Owner, batches_of, bytes_of, size_of
 from poe.client.producer.delivery import (
     UNPLACED,
     Buffered,
@@ -154,12 +154,19 @@ class TopicQueues:
     def _put(self, messages: Messages, split: Split, *, is_due: bool, is_keyed: bool) -> Gathering:
         """Put messages, which the accumulator has counted, into the partitions that were chosen."""
         placed: list[tuple[Delivery, Sequence[int]]] = []
-        for partition, places in split.places.items():
-            part = some_of(messages, places)
-            end = 0
-            for each in self._queue_of(partition).add(part, is_due=is_due, is_counted=True):
-                placed.append((each, places[end : end + each.count]))
-                end += each.count
+        left = dict(split.places)
+        try:
+            for partition, places in split.places.items():
+                part, queue = some_of(messages, places), self._queue_of(partition)
+                del left[partition]
+                end = 0
+                for each in queue.add(part, is_due=is_due, is_counted=True):
+                    placed.append((each, places[end : end + each.count]))
+                    end += each.count
+        except BaseException:  # a signal's: what is in no queue is to take no room
+            rest = some_of(messages, itertools.chain(split.failed, *left.values()))
+            self._accumulator.release(len(rest), sum(map(size_of, rest)))
+            raise
         if split.failed:
             size = bytes_of(some_of(messages, split.failed))
             self._accumulator.release(len(split.failed), size)

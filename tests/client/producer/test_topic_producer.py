@@ -4,6 +4,7 @@ import heapq
 import itertools
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -28,6 +29,7 @@ from poe.errors import (
 )
 from poe.testing import SimulatedClock
 from tests.client.simulated import MemorySink, SimulatedLink, StoringServer
+from tests.interrupts import places
 
 TOPIC = b"t"
 
@@ -625,3 +627,16 @@ def test_what_waits_is_told_though_nothing_comes_and_nothing_is_answered():
     assert world.topic.withdraw(later, BrokerDown(TOPIC, "no answer"))
     world.advance(1.0)
     assert sink.gauges["messages_buffered"] == 2
+
+
+def test_an_interrupt_while_a_list_with_keys_is_taken_costs_no_room():
+    keyed = [Message(b"%d" % number, b"%d" % number) for number in range(4)]
+    for interrupted in places("poe/client/producer/payload.py", "poe/client/producer/batch.py"):
+        world = World(Brokers(leaders=(0, 0)), strategy="custom")
+        interrupted(partial(world.add, *keyed))
+        later = world.add(Message(b"later", b"key"))
+        for _ in range(3):
+            world.brokers.run()
+            world.advance(1.0)
+        assert later.done()
+        assert world.accumulator.count == 0
