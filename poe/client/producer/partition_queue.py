@@ -349,11 +349,12 @@ class PartitionQueue:
             window = self.window
             if batch in window.in_flight:  # and the connection has not got it
                 window.in_flight.remove(batch)
-            # Without messages it is in the spool, or was given up.
             if batch is not None and batch.messages and batch not in self.batches():
                 window.close(batch)
                 window.again.append(batch)
                 window.again.sort(key=in_order)
+        if batch is not None and not batch.messages and batch.value is None:  # it is in the spool
+            self._accumulator.release(batch.living_count, batch.size)
         self._scheduler.call_later(_PAUSE_S, self.pump)
 
     def _may_take(self) -> bool:
@@ -611,6 +612,7 @@ class PartitionQueue:
                 self._end(batch, error, room)
                 return
         if self._spooler.keep(batch, is_connected=self.link is not None):
+            self._in_hand = None
             self._accumulator.release(batch.living_count, batch.size)
         else:
             with self._lock:

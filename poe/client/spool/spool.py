@@ -211,8 +211,12 @@ class Spool:
         if (is_over and is_first_to_go) or _epoch_of(batch) == self._dropped_epoch:
             self._dropped_epoch = _epoch_of(batch)
             return Appended(None, [])
-        address = self._write(content)
         self._add_count(batch, 1)
+        try:
+            address = self._write(content)
+        except BaseException:  # a signal's, too
+            self._add_count(batch, -1)
+            raise
         return Appended(address, self._make_room() if is_over else [])
 
     def take(self) -> SpooledBatch | None:

@@ -741,6 +741,8 @@ def test_what_an_earlier_producer_has_left_on_disk_is_measured_at_once():
 
 DISK_FILES = (
     "poe/client/producer/partition_queue.py",
+    "poe/client/spool/spool.py",
+    "poe/client/spool/spooler.py",
     "poe/storage/slab_log/writer.py",
     "poe/storage/slab_log/slab_writer.py",
     "torture/layers/memory.py",
@@ -760,6 +762,7 @@ def test_an_interrupt_while_a_call_puts_what_waits_into_the_spool_loses_and_doub
         assert found == [b"a", b"z"]
         assert len(world.log) in {2, 5}
         assert world.life.spool.count == 0
+        assert world.life.accumulator.count == 0
 
 
 def test_a_spool_that_ctrl_c_has_kept_from_beginning_keeps_no_lock(tmp_path, monkeypatch):
