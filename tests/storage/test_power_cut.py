@@ -254,6 +254,66 @@ def test_a_store_cuts_off_what_was_never_synced_though_the_lock_has_lost_its_nam
     assert (segment.count, segment.damage) == (0, ())
 
 
+def opened_again(tmp_path):
+    """Make a store with a segment that was closed once, and is written to again."""
+    layer = FaultyFiles(RealFiles.at(tmp_path), boot_id="one")
+    store = Store.open(layer)
+    store.create_segment(b"t", NOW).append([b"first"], NOW)
+    store.close()
+    store = Store.open(layer)
+    [segment] = store.topics[b"t"]
+    segment.unseal()
+    return store, segment
+
+
+@pytest.mark.parametrize("are_sums_written", [False, True])
+def test_what_was_never_synced_is_no_damage_where_a_removal_has_taken_the_lock_alone(
+    tmp_path,
+    are_sums_written,
+):
+    """Its event tells of its first close, so that without a lock it would be a closed one."""
+    store, segment = opened_again(tmp_path)
+    kept = [path_of(tmp_path, "data"), path_of(tmp_path, "sum"), tmp_path / "store.meta"]
+    segment.append([b"never synced" * 9], NOW)
+    if are_sums_written:
+        segment.flush()
+    contents = [path.read_bytes() for path in kept]
+    store.destroy_segment(b"t", segment)
+    del store, segment
+    kept[0].parent.mkdir(exist_ok=True)
+    for path, content in zip(kept, contents, strict=True):
+        path.write_bytes(content)
+    os.truncate(kept[0], 16)
+    os.truncate(kept[0], len(contents[0]))
+    store = Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="two"))
+    [segment] = store.topics[b"t"]
+    assert read_all(segment) == [(NOW, b"first")]
+    assert not segment.damage
+
+
+def test_behind_a_removal_that_was_noted_and_never_begun_nothing_is_taken_for_never_synced(
+    tmp_path,
+):
+    store, segment = opened_again(tmp_path)
+    store.note_removal(b"t", [segment])
+    store.sync_notes()
+    for message in (b"second", b"third", b"fourth"):
+        segment.append([message], NOW)
+        segment.flush()
+    store.close()
+    with (tmp_path / "store.meta").open("ab") as meta:
+        meta.write(b"torn")
+    # Of its last four entries, the second one, and the one that says that it was closed.
+    sums = bytearray(path_of(tmp_path, "sum").read_bytes())
+    sums[-3 * 48] ^= 1
+    sums[-1] ^= 1
+    path_of(tmp_path, "sum").write_bytes(sums)
+    store = Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="two"))
+    [segment] = store.topics[b"t"]
+    messages = [message for _, message in read_all(segment)]
+    assert messages == [b"first", b"second", b"third", b"fourth"]
+
+
 def sealed(tmp_path, *, is_synced=False):
     """Make a segment that is full; tell the store's events, which live in the same folder."""
     layer = FaultyFiles(files_at(tmp_path), boot_id="one boot")

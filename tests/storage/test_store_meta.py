@@ -188,6 +188,25 @@ def test_a_deleted_segment_can_be_restored_from_a_copy(tmp_path, failing, is_clo
     assert messages_in(Store.open(tmp_path)) == EXPECTED
 
 
+def test_a_deleted_segment_can_be_restored_from_a_copy_that_was_made_while_it_was_written_to(
+    tmp_path,
+):
+    store = Store.open(tmp_path)
+    segment = store.create_segment(b"t", NOW)
+    segment.append([b"one"], NOW)
+    sync = segment.begin_sync()
+    segment.append([b"two"], NOW)
+    segment.flush()
+    folder, copy = tmp_path / "topics/t", tmp_path / "copy"
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*_lock"))
+    sync()
+    segment.append([b"three"], NOW)
+    store.destroy_segment(b"t", segment)
+    store.close()
+    shutil.copytree(copy, folder)
+    assert messages_in(Store.open(tmp_path)) == {b"t": [b"one", b"two"]}
+
+
 @pytest.mark.parametrize("done", range(5))
 def test_of_a_deletion_that_nothing_tells_of_all_messages_are_there_or_none(tmp_path, done):
     """A power cut may have taken the note; what comes back is deleted again at the next look."""

@@ -9,8 +9,9 @@ derived. Strategy, from cheap to thorough:
   entries are compared. Behind them, records are taken in up to the offset that the lock tells.
 - lock from before a reboot: all is compared. Behind the last entry that fits, nothing can be
   trusted, and it is cut off; but what was durable before is damaged then, and stays.
-- no lock, or an empty one, and sums that say nothing of a close: ours, whose lock a power cut has
-  taken; likewise. So is a lock whose content is no lock's: it was torn.
+- no lock, or an empty one, and sums that say nothing of a close, or less than a note of the
+  segment's removal: ours, whose lock a power cut has taken; likewise. So is a lock whose content is
+  no lock's: it was torn.
 - likewise, and what was put before it is lost: all of it is cut off, unless some of it was durable.
 - else (damage, the original has appended, a segment without sums): all is compared, what has no
   sums is taken in as far as it looks like records; behind sums, those that are in the index, too.
@@ -102,6 +103,7 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
     is_after_power_cut: bool = False,
     before_pointer: int | None = None,
     base: int | None = None,
+    removed_high: int = 0,
 ) -> Extent | None:
     """Make a segment trustworthy and unlocked; `path` is its path less `_data`.
 
@@ -116,6 +118,8 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
         before_pointer: of the last message before the segment in its topic, 0 where there is none;
             None where nobody knows.
         base: ordinal of the first record, where the sums do not tell; None where nobody knows.
+        removed_high: pointer of its last message when it was noted that it is removed; 0 where that
+            was not, or it was closed since.
 
     Returns:
         What it holds, or None when there is no data file, or the files belong elsewhere; what else
@@ -140,7 +144,9 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
         # Names go one by one in a power cut; who closes a segment leaves an index.
         is_left_open = is_after_power_cut or index is None
         is_left_open = is_left_open or files.size(path + "_lock_new") is not None
-        if _is_lock_torn(lock, sums, noted, is_left_open=is_left_open):
+        if not is_after_power_cut:
+            removed_high = 0  # somebody has put a copy there
+        if _is_lock_torn(lock, sums, noted, removed_high, is_left_open=is_left_open):
             lock = FoundLock(None, is_ours=True)
         if data is not None and index is not None and lock is None and not (is_thorough or owner):
             extent = _closed(data, index, sums)
@@ -254,22 +260,31 @@ def open_maybe(files: Files, path: str, mode: Mode = "r") -> OpenFile | None:
 
 
 def _is_lock_torn(
-    lock: FoundLock | None, sums: FoundSums, noted: Kind | None, *, is_left_open: bool
+    lock: FoundLock | None,
+    sums: FoundSums,
+    noted: Kind | None,
+    removed_high: int,
+    *,
+    is_left_open: bool,
 ) -> bool:
     """Return whether a power cut has taken the lock of a writer of ours, its name, or what it said.
 
     The lock of a new segment is not synced; of one that is opened again, it is. The end of the sums
     and the event of a close are written behind a sync, so with them the lock was not torn, but
     removed. `is_left_open` says that something else than the lock tells of a writer that never
-    closed the segment.
+    closed the segment; so does a removal that was noted, with more than was there at its close.
     """
     if sums.file is None or (lock is not None and lock.is_ours):
         return False
-    flags = next((each.entry.flags for each in reversed(sums.entries) if each.is_chained), 0)
+    last = next((each.entry for each in reversed(sums.entries) if each.is_chained), None)
+    is_whole = last is not None and last.last_pointer >= removed_high
+    flags = last.flags if last is not None and is_whole else 0
     # Recovery after a kill writes the end together with what it has found.
     if flags & Flag.CLEAN and (flags & Flag.EARLIER_SYNCED or noted is not Kind.CREATE):
         return False
-    return noted is Kind.CREATE or (noted is None and (lock is not None or is_left_open))
+    if noted is Kind.CREATE or removed_high:
+        return True
+    return noted is None and (lock is not None or is_left_open)
 
 
 def _put_away(files: Files, path: str) -> None:

@@ -205,13 +205,15 @@ class Segment:
         has_receipts: bool = True,
         before_pointer: int | None = None,
         base: int | None = None,
+        removed_high: int = 0,
     ) -> Self | None:
         """Recover a segment as far as needed, as a hibernating reader; None without a data file.
 
         Where `is_locked` is known to be false, a segment that the store has noted as sealed is
         taken as it is; where `has_receipts` is, receipts are not looked for. `before_pointer` is
         that of the last message before it, and `base` the ordinal of its first record where its
-        sums do not tell that.
+        sums do not tell that. `removed_high` is the pointer of its last message, where the store
+        has noted that it was about to go.
 
         Raises:
             SegmentLocked: a live program writes to it.
@@ -226,7 +228,9 @@ class Segment:
             return None
         extent = None if is_locked else place.sealed_extent(base)
         mode = options.recovery
-        extent = extent or place.recover(mode, before_pointer=before_pointer, base=base)
+        extent = extent or place.recover(
+            mode, before_pointer=before_pointer, base=base, removed_high=removed_high
+        )
         if extent is None:
             return None
         segment = cls(place, options, extent)

@@ -90,9 +90,12 @@ class SegmentFiles:
         is_thorough: bool = False,
         before_pointer: int | None = None,
         base: int | None = None,
+        removed_high: int = 0,
     ) -> Extent | None:
         """Make the files trustworthy and unlocked, see `recovery.recover`."""
         event = self._last_event()
+        if event is not None and event.pointer_high >= removed_high:
+            removed_high = 0  # it was closed since
         extent = recover(
             self.files,
             self.path,
@@ -103,6 +106,7 @@ class SegmentFiles:
             is_after_power_cut=self._meta is not None and self._meta.is_after_power_cut,
             before_pointer=before_pointer,
             base=base,
+            removed_high=removed_high,
         )
         if extent is not None:
             self.note_sealed(extent)

@@ -285,6 +285,10 @@ class Removals:
             for each in self.extents(topic, timestamp)
         )
 
+    def highs(self, topic: bytes) -> dict[int, int]:
+        """Return the last pointer of each segment that is noted to be removed, by its timestamp."""
+        return {each.timestamp: each.last for each in self.extents(topic)}
+
     def begin(self, topics: Container[bytes], newest_pointer: int, *, is_known: bool) -> None:
         """Begin to take notes for a store that has these topics.
 

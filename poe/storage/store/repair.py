@@ -87,10 +87,9 @@ def _note_gone(
             removed.add(key)
             continue
         if topic not in there:
-            place = files, meta, f"{TOPICS_FOLDER}/{folder}", SegmentOptions()
-            known = removals.newest_maybe(topic), removals.bases(topic)
+            place = files, meta, f"{TOPICS_FOLDER}/{folder}", SegmentOptions(), topic
             is_there = any(each == key[0] for each, _ in segments)
-            there[topic] = recover_segments(*place, *known) if is_there else []
+            there[topic] = recover_segments(*place, removals) if is_there else []
         note_lost(removals, lost, there, now_us, is_exact=meta.was_closed)
     return removed
 

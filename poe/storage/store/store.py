@@ -49,7 +49,7 @@ from poe.storage.store.floors import Floors
 from poe.storage.store.folder_watch import LOCK_FILE, FolderWatch
 from poe.storage.store.free_space import FreeSpace
 from poe.storage.store.property_file import KnownTopics, PropertyFile
-from poe.storage.store.removals import REMOVED_FILE, Bases, Removals, RemovedExtent, base_of
+from poe.storage.store.removals import REMOVED_FILE, Removals, RemovedExtent, base_of
 from poe.storage.store.reserve import Reserve
 from poe.storage.store.rest import is_left_open, left_behind_events, note_rest, resting_events
 from poe.storage.store.store_options import StoreOptions
@@ -610,9 +610,7 @@ class _TopicReader:
             self._folders.sync()
         folder, options = self._folders.path_of(topic), self.options_of(topic)
         place = self._files, self._meta, folder, options
-        removed = self._removals.newest_maybe(topic)
-        bases = self._removals.bases(topic)
-        segments = self._reserve.use(partial(recover_segments, *place, removed, bases))
+        segments = self._reserve.use(partial(recover_segments, *place, topic, self._removals))
         if segments:
             # Should the clock step back, it goes on behind what is gone: consumers have seen that,
             # of a segment, too, that a power cut has brought back shorter than it was.
@@ -753,13 +751,14 @@ def recover_segments(  # noqa: PLR0913, PLR0917 - a folder, and what is known of
     meta: StoreMeta,
     folder: str,
     options: SegmentOptions,
-    removed: int,
-    bases: Bases,
+    topic: bytes,
+    removals: Removals,
 ) -> list[Segment]:
-    """Recover what a folder holds, oldest first; messages up to `removed` may be gone from it.
+    """Recover what the folder of a topic holds, oldest first.
 
-    `bases` tell where its ordinals begin.
+    `removals` tell what of it may be gone, and where its ordinals begin.
     """
+    bases, removed = removals.bases(topic), removals.highs(topic)
     found: dict[int, set[str]] = {}
     strays = []
     for name, is_folder in _entries_of(files, folder):
@@ -774,7 +773,7 @@ def recover_segments(  # noqa: PLR0913, PLR0917 - a folder, and what is known of
     if strays:
         _log.warning("%d names in %s are left alone, as %r", len(strays), folder, strays[0])
     segments: list[Segment] = []
-    newest, newest_pointer = max(found, default=0), removed
+    newest, newest_pointer = max(found, default=0), removals.newest_maybe(topic)
     for timestamp in sorted(found):
         base = bases.ordinal if timestamp == bases.timestamp else None
         if base is None and timestamp == newest and segments:
@@ -787,6 +786,7 @@ def recover_segments(  # noqa: PLR0913, PLR0917 - a folder, and what is known of
             has_receipts="seq" in found[timestamp],
             before_pointer=newest_pointer,
             base=base,
+            removed_high=removed.get(timestamp, 0),
         )
         if segment is None:
             continue
