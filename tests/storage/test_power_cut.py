@@ -14,7 +14,14 @@ from pathlib import Path
 import pytest
 
 from poe.errors import CorruptRecord, OptionError, StorageError, WriteFailed
-from poe.storage import RealFiles, Segment, SegmentOptions, Store, check_events
+from poe.storage import (
+    RealFiles,
+    Segment,
+    SegmentOptions,
+    Store,
+    check_events,
+    repair_segments,
+)
 from poe.storage.formats.hashed import FILE_HEADER_BYTES
 from poe.storage.formats.record import encode_records
 from poe.storage.formats.store_meta import Kind, StoreMeta, decode_events
@@ -238,7 +245,16 @@ def test_a_new_segment_whose_lock_had_no_name_yet_is_cut_without_a_word_from_the
     assert not path_of(tmp_path, "lock_new").exists()
 
 
-def test_a_store_cuts_off_what_was_never_synced_though_the_lock_has_lost_its_name(tmp_path):
+def repaired(tmp_path):
+    """Repair a store whose power was cut, before the next start."""
+    found = list(repair_segments(FaultyFiles(RealFiles.at(tmp_path), boot_id="two")))
+    assert not any(segment.damage for segment in found)
+
+
+@pytest.mark.parametrize("is_repaired", [False, True])
+def test_a_store_cuts_off_what_was_never_synced_though_the_lock_has_lost_its_name(
+    tmp_path, is_repaired
+):
     store = Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="one"))
     segment = store.create_segment(b"t", NOW)
     segment.append([b"never synced", b"nor was this"], NOW)
@@ -249,6 +265,8 @@ def test_a_store_cuts_off_what_was_never_synced_though_the_lock_has_lost_its_nam
     path_of(tmp_path, "lock").unlink()
     with (tmp_path / "store.meta").open("r+b") as meta:
         meta.truncate(FILE_HEADER_BYTES + 10)  # no whole event
+    if is_repaired:
+        repaired(tmp_path)
     store = Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="two"))
     [segment] = store.topics[b"t"]
     assert (segment.count, segment.damage) == (0, ())
@@ -441,9 +459,12 @@ def lose_end_of_first(tmp_path):
     os.truncate(path_of(tmp_path, "data"), 16)
 
 
-def test_what_comes_behind_a_segment_that_lost_its_end_goes_too(tmp_path):
+@pytest.mark.parametrize("is_repaired", [False, True])
+def test_what_comes_behind_a_segment_that_lost_its_end_goes_too(tmp_path, is_repaired):
     two_segments(tmp_path)
     lose_end_of_first(tmp_path)
+    if is_repaired:
+        repaired(tmp_path)
     assert stored_after_cut(tmp_path) == [b"first"]
     assert stored_after_cut(tmp_path, "three") == [b"first"]
 

@@ -38,21 +38,25 @@ def repair_segments(files: Files) -> Iterator[SegmentCheck]:
     with reading(LOCK_FILE):
         is_this_boot = is_same_boot(files)
         meta = StoreMeta(files, os.urandom(16), is_same_boot=is_this_boot)
-    is_after_power_cut = not (meta.was_closed or is_this_boot)
-    removals = Removals(files, meta.store_id, is_after_power_cut=is_after_power_cut)
+    meta.is_after_power_cut = not (meta.was_closed or is_this_boot)
+    removals = Removals(files, meta.store_id, is_after_power_cut=meta.is_after_power_cut)
     segments: set[tuple[bytes, int]] = set()
     ordinals: dict[bytes, int] = {}
+    newest: dict[bytes, int] = {}
     for found in check_segments(files):
         place = SegmentFiles(files, found.path, meta)
         segments.add((place.topic, place.timestamp))
         findings = found.damage + found.notes
         base = ordinals.pop(place.topic, None)
+        before = newest.get(place.topic, 0)
         if not findings:
+            newest[place.topic] = max(before, found.pointer_high)
             if found.base is not None:
                 ordinals[place.topic] = found.base + found.count
             yield found
             continue
-        repaired = _repaired(files, place, base, removals)
+        repaired, pointer_high = _repaired(files, place, base, removals, before)
+        newest[place.topic] = max(before, pointer_high)
         if repaired.base is not None and not repaired.damage:
             ordinals[place.topic] = repaired.base + repaired.count
         left = repaired.damage + repaired.notes
@@ -95,20 +99,29 @@ def _note_gone(
 
 
 def _repaired(
-    files: Files, place: SegmentFiles, base: int | None, removals: Removals
-) -> SegmentCheck:
+    files: Files, place: SegmentFiles, base: int | None, removals: Removals, before_pointer: int
+) -> tuple[SegmentCheck, int]:
+    """Repair a segment; return what is left to be found, and the pointer of its last message."""
+    folder = place.path.rpartition("/")[0]
+    topic = topic_in(folder.rpartition("/")[2])
+    assert topic is not None  # no other folder is checked
     if place.is_being_removed():
         place.remove()
-        return SegmentCheck(place.path)
-    extent = place.recover("point-in-time", is_thorough=True, base=base)
+        return SegmentCheck(place.path), 0
+    extent = place.recover(
+        "point-in-time",
+        is_thorough=True,
+        before_pointer=max(before_pointer, removals.newest_maybe(topic)),
+        base=base,
+        removed_high=removals.highs(topic).get(place.timestamp, 0),
+    )
     if extent is None:
-        return SegmentCheck(place.path)
+        return SegmentCheck(place.path), 0
     if extent.sums is None:
         place.adopt(base)
-    topic_folder = place.path.rpartition("/")[0]
-    topic = topic_in(topic_folder.rpartition("/")[2])
-    if removals.is_whole and topic is not None and extent.base is not None and extent.lost_count:
+    if removals.is_whole and extent.base is not None and extent.lost_count:
         # Their ordinals stay theirs; where there is a segment behind it, that knows its own.
         next_ordinal = extent.base + extent.count + extent.lost_count
         removals.note_lost(topic, [base_of(0, next_ordinal)])
-    return next(each for each in check_segments(files, topic_folder) if each.path == place.path)
+    left = next(each for each in check_segments(files, folder) if each.path == place.path)
+    return left, extent.pointer_high
