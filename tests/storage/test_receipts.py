@@ -598,6 +598,20 @@ def test_a_damaged_receipt_found_by_recovery_is_told_and_cuts_nothing_that_was_s
     assert not check.damage
 
 
+def test_damaged_receipts_at_the_end_of_what_was_synced_are_told(tmp_path, layer):
+    segment = filled(layer, ack="fsync")
+    segment.sync()
+    segment.append([b"3"], NOW, put(3))
+    segment.sync()
+    stored = texts(segment)
+    del segment
+    damaged(tmp_path, ENTRY + 2 * RECEIPTS.size_bytes)
+    damaged(tmp_path, ENTRY + 3 * RECEIPTS.size_bytes)
+    segment = reopen(FaultyFiles(layer, boot_id="another boot"))
+    assert texts(segment) == stored[:-1]
+    assert segment.damage == ("2 receipts of puts are damaged",)
+
+
 def test_receipts_that_are_gone_are_told_and_the_topic_goes_on(tmp_path, layer, caplog):
     """Nothing but the file tells that it should be there: it looks like a topic that had none."""
     filled(layer).close()
@@ -637,6 +651,37 @@ def test_what_others_append_behind_receipts_is_taken_in_and_survives_a_power_cut
     segment.unseal()
     segment.append([b"3"], NOW, put(3))
     assert texts(segment)[-1] == b"3"
+
+
+@pytest.mark.parametrize("torn", ["none", "one", "all"])
+def test_receipts_of_which_a_power_cut_took_the_data_are_not_cut_off_before_what_is_left(
+    tmp_path, torn
+):
+    """The first one says that what was put plainly before it, and is not left whole, has none."""
+    layer = FaultyFiles(files_at(tmp_path), boot_id="one")
+    segment = create(layer)
+    segment.append([b"synced"], NOW)
+    segment.close()
+    segment = reopen(layer)
+    segment.unseal()
+    segment.append([b"plain"], NOW)
+    for number in range(3):
+        segment.append([b"numbered"], NOW, put(number))
+    del segment
+    if torn == "one":
+        damaged(tmp_path, ENTRY + 2 * RECEIPTS.size_bytes)
+    elif torn == "all":
+        content = path_of(tmp_path, "seq").read_bytes()
+        begin = ENTRY + RECEIPTS.size_bytes
+        path_of(tmp_path, "seq").write_bytes(content[:begin] + bytes(len(content) - begin))
+    with path_of(tmp_path, "data").open("r+b") as data:
+        data.truncate(17)
+    layer.boot_id = "two"
+    segment = reopen(layer)
+    assert texts(segment) == [b"synced"]
+    assert segment.damage == ()
+    [check] = check_segments(layer)
+    assert check.damage == []
 
 
 def test_what_was_covered_and_then_given_up_vouches_for_nothing_that_comes_later(tmp_path, layer):

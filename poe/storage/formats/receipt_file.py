@@ -198,18 +198,21 @@ def trust(
             the power was not cut: only the last ones can be torn.
     """
     receipts: list[Receipt] = []
-    reach = damaged_count = doubtful_count = 0
+    reach = told = damaged_count = doubtful_count = 0
     for receipt, _, is_chained in found.receipts:
         if not is_chained:
-            if synced_end is not None and reach >= synced_end:
+            if synced_end is not None and told >= synced_end:
                 break
             doubtful_count += 1
             continue
         damaged_count += doubtful_count
         doubtful_count = 0
+        told = max(told, receipt.end)  # of data that is cut off, too
         if end is None or receipt.end <= end:
             receipts.append(receipt)
             reach = receipt.end
+    if synced_end is not None and told < synced_end:
+        damaged_count += doubtful_count
     # Only of the last one can the data have failed to follow: the next one takes its place.
     if receipts and receipts[-1].end > (synced_end or 0):
         last = receipts[-1]

@@ -481,9 +481,11 @@ class _Recovery:
             trusted = trust(self._receipts, self._data, survey.end, self._synced_end())
             if trusted.damaged_count:
                 survey.damage.append(f"{trusted.damaged_count} receipts of puts are damaged")
+            kept = trusted.receipts
             # What was put without a sequence, or by others, is durable by now.
-            ends = [] if trusted.reach == survey.end else [cover(survey.end)]
-            settle(self._files, self._path, self._receipts, trusted.receipts + ends)
+            if survey.end != (kept[-1].end if kept else 0):
+                kept.append(cover(survey.end))
+            settle(self._files, self._path, self._receipts, kept)
 
     def _trusted_count(self) -> int:
         """Return how many entries at the beginning need not be compared now."""
