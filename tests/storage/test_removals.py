@@ -288,6 +288,24 @@ def test_what_a_power_cut_brings_back_goes_on_behind_what_was_removed(disk):
     assert behind.next(lost) == (behind.last_pointer, b"d")
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_power_cut_behind_a_stop_tears_no_note(disk, seed):
+    """Of a store that was closed in good order, it would be damage."""
+    store = Store.open(disk.files())
+    extents = fill(store, count=2)
+    destroy(store, 0)
+    last = store.topics[b"t"][-1]
+    last.skip_to(0, last.next_ordinal + 1)  # as behind messages that are lost
+    store.create_segment(b"t", NOW + 2 * STEP)
+    for segment in store.topics[b"t"]:
+        segment.sync()
+    store.close()
+    disk.cut_power(random.Random(seed))
+    store = Store.open(disk.files())
+    assert removed(store) == extents[:1]
+    assert store.removals.unknown_high == 0
+
+
 def test_of_many_removed_segments_the_newest_are_known_one_by_one(disk):
     store = Store.open(disk.files())
     extents = fill(store, count=EXTENTS_MAX + 5)

@@ -511,8 +511,10 @@ class Store:
             for topic in topics:
                 note_rest(self._files, self._meta, topic)
         self.reserve.release()
-        with contextlib.suppress(StorageError):  # a change that was refused may lie there still
-            self.properties.sync()
+        # A change that was refused may lie there still, and what is not synced would be damage.
+        for sync in (self.properties.sync, self.removals.sync):
+            with contextlib.suppress(StorageError):
+                sync()
         self._meta.close(is_whole=not self.left_open())
         self.leave()
 
