@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from poe.storage import SegmentOptions
+from poe.storage import Segment, SegmentCheck, SegmentOptions, repair_segments
+from poe.storage.store.topic_folders import TOPICS_FOLDER
 from torture import product
 from torture.checker import Journal
 from torture.layers.crash_state import after_kill, store_after_power_cut
@@ -17,6 +18,8 @@ _STATES = 500
 _STEPS = 25
 _AGAIN_SHARE = 0.2
 """Part of the states on which recovery dies, too."""
+_REPAIR_SHARE = 0.2
+"""Part of the states that are repaired before the start."""
 
 
 def play(run: Run) -> None:
@@ -52,13 +55,12 @@ def _look(events: Sequence[Event], journal: Journal, ack: Ack, random: Random) -
     options = SegmentOptions(ack=ack)
     if random.random() < _AGAIN_SHARE:
         files = _die_in_recovery(files, options, random)
+    looked_at: list[Segment | SegmentCheck] = []
+    if random.random() < _REPAIR_SHARE and TOPICS_FOLDER in files.folders:
+        looked_at += repair_segments(files)
     store = open_store(files, options)
-    damage = [
-        f"{segment.path}: {finding}"
-        for segments in store.topics.values()
-        for segment in segments
-        for finding in segment.damage
-    ]
+    looked_at += [segment for segments in store.topics.values() for segment in segments]
+    damage = [f"{each.path}: {finding}" for each in looked_at for finding in each.damage]
     # Without sums a power cut may leave the first records of a put that was not acknowledged.
     are_halves_told = product.HAS_SUMS or not is_power_cut
     stored = read_store(store)
