@@ -21,7 +21,7 @@ from poe.cli.node_place import node_path
 from poe.cli.output import write_error, write_line
 from poe.cli.secret import STDIN, new_password, piped_secret
 from poe.cli.users_file import TAKES_EFFECT, UsersOption, names, split, users_path, warn
-from poe.errors import ConfigError, OptionError
+from poe.errors import ConfigError, OptionError, SecurityFileError
 from poe.security.credentials import PasswordFile
 from poe.security.names import USER_NAMES, is_user_name
 from poe.security.policy import Grant
@@ -228,9 +228,12 @@ def remove(name: NameArgument, *, users: UsersOption = None) -> None:
     with changed_users(path) as file:
         file.remove_user(name)
     write_line(f"{name}: removed; {TAKES_EFFECT}")
-    acl = node_path("acl")
-    if acl is not None:  # who is called so next would have them
-        warn(read_security(path, acl).warnings)
+    try:
+        acl = node_path("acl")  # of which who is called so next would have the grants
+        warnings = () if acl is None else read_security(path, acl).warnings
+    except (OptionError, SecurityFileError) as error:  # the user is removed all the same
+        warnings = (f"grants of the option acl were not looked at: {error}",)
+    warn(warnings)
 
 
 class _Password(NamedTuple):

@@ -290,6 +290,21 @@ def test_a_link_to_a_message_finds_the_partition_that_has_it(view):
     page.get_by_role("heading", name="split-2").wait_for()
 
 
+def test_behind_a_link_to_a_message_each_partition_can_be_chosen(view):
+    node = view.console.node
+    node.create_topic("grown")
+    node.put("grown", b"first")
+    node.control("topic_alter", topic="grown", properties={"partitions": 2})
+    pointer = node.put("grown-1", b"second")
+    page = view.show("messages", topic="grown", open=pointer)
+    page.get_by_role("dialog").get_by_text("second").wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_label("Partition").select_option(index=0)
+    page.locator("tr.message").get_by_text("first").wait_for()
+    page.wait_for_timeout(200)
+    page.locator("tr.message").get_by_text("first").wait_for()
+
+
 def test_a_message_is_shown_in_the_form_that_is_chosen(view):
     view.console.node.put("formed", b'{"n":1}')
     page = view.show("messages", "Time and pointer", topic="formed")

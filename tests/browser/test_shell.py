@@ -363,6 +363,8 @@ def test_a_stream_on_which_nothing_comes_is_opened_anew_and_the_page_says_so(vie
     page.clock.fast_forward(46_000)
     page.get_by_text("not of now").wait_for()
     wait_until(lambda: page.wait_for_timeout(20) or len(streams) > 1, 20)
+    streams[-1].continue_()
+    page.get_by_text("not of now").wait_for(state="detached")
     page.unroute_all(behavior="ignoreErrors")
 
 

@@ -372,6 +372,14 @@ def test_who_is_removed_and_has_grants_in_a_second_file_is_named(user, path, tmp
     assert b"a grant names 'alice', and no user has this name" in run.stderr
 
 
+def test_who_is_removed_is_so_though_a_second_file_cannot_be_read(user, path, tmp_path):
+    user("add", "alice")
+    run = user("remove", "alice", POE_ACL=str(tmp_path / "none.toml"))
+    assert run.returncode == 0
+    assert b"grants of the option acl were not looked at" in run.stderr
+    assert read_security(path).users.names() == []
+
+
 def test_the_list_tells_how_each_gets_in_and_no_secret(user, path):
     user("add", "alice")
     user("add", "bob", "--certificate", "URI:b")

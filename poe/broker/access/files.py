@@ -1,5 +1,6 @@
 """What a node goes by, read from its files: all of it, or nothing."""
 
+import errno
 import logging
 import sys
 from collections.abc import Iterator
@@ -17,9 +18,10 @@ logger = logging.getLogger("poe.broker")
 
 
 _TURN_S = 0.0005
-_UNTIL_CHANGED = (FileNotFoundError, PermissionError)
-"""Why a file cannot be read until its stamp is another; of other reasons, as too many open files or
-a disk that fails, that tells nothing."""
+_PASSING = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EINTR, errno.ESTALE}
+)
+"""Why a file cannot be read for the moment; for other reasons not until its stamp is another."""
 
 
 class Read(NamedTuple):
@@ -67,7 +69,7 @@ class AccessFiles:
                 return Read(self.security(), None if self.tls is None else self.tls.build())
         except SecurityFileError as error:
             cause = error.__cause__
-            if isinstance(cause, OSError) and not isinstance(cause, _UNTIL_CHANGED):
+            if isinstance(cause, OSError) and cause.errno in _PASSING:
                 self._seen = ()  # it may be read the next time, without having changed
             raise
 

@@ -173,7 +173,8 @@ class Gatekeeper(GenServer):
     def _end_reading(self, work: Work) -> None:
         """Take what was read; tell who has asked, and read again for who has done so since.
 
-        What is wrong is told; nothing is tried again before the files change once more.
+        What is wrong is told; nothing is tried again before the files change once more, unless they
+        cannot be read for the moment.
         """
         self._reading = None
         asked, self._asked = self._asked, []

@@ -247,14 +247,13 @@ class Session:
         if self._policy is not self._access.policy:
             self._forget()
         principal = self.identity.principal
-        met = []
-        for need in needs_of(request, self._topics_of):
+        needs = list(needs_of(request, self._topics_of))
+        for need in needs:
             if not self.may(need):
                 self._access.denied(principal, need)
                 raise need.refusal
-            met.append(need)
         if isinstance(request, ControlRequest) and request.op in AUDITED:
-            for need in met:
+            for need in needs:
                 self._access.admitted(principal, request.op, need)
         self._remember(request)
 

@@ -36,7 +36,7 @@ from poe.topic_properties import TopicProperties
 _BYTES_MAX = 8 * 1024 * 1024
 _COUNT_MAX = 1000
 _PUT_S = 5.0
-"""What one try may take: all members of the group wait meanwhile."""
+"""What each wait of a try may take: all members of the group wait meanwhile."""
 _PAUSE_S = 1.0
 _PAUSE_MAX_S = 30.0
 """From one try that fails to the next: the first time, and at most."""

@@ -148,7 +148,7 @@ class DelayedPut(GenServer):
         messages = await self._messages(batch)
         if messages:
             partition = partitions[pointer_of(first) % len(partitions)]
-            later = PutLater(partition, due_us_of(first), messages)
+            later = PutLater(partition, due_us_of(first), messages, is_moved=True)
             await self._handler.actor.call(DELAYER, later, timeout_s=None)
         number = batch.number or Number(self._clock.now_us() // 1_000_000, 0)
         notes = [encode_intent(batch, number), encode_done(batch.topic, number)]

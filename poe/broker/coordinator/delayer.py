@@ -187,10 +187,11 @@ class Delayer(GenServer):
     # ---- the log --------------------------------------------------------------------------------
 
     async def _keep(self, waiting: Waiting, wanted: PutLater) -> None:
-        if waiting.messages_count + len(wanted.messages) > DELAYED_MAX:
-            raise Overloaded("delayed_max", DELAYED_MAX)
-        if waiting.topics_count >= self._topics_max and wanted.topic not in waiting:
-            raise Overloaded("topics_max", self._topics_max)
+        if not wanted.is_moved:
+            if waiting.messages_count + len(wanted.messages) > DELAYED_MAX:
+                raise Overloaded("delayed_max", DELAYED_MAX)
+            if waiting.topics_count >= self._topics_max and wanted.topic not in waiting:
+                raise Overloaded("topics_max", self._topics_max)
         self._check_sizes(wanted.messages)
         later = Later(wanted.topic, wanted.due_us, wanted.messages)
         records, counts = encode_later(later)

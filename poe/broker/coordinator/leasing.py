@@ -118,8 +118,8 @@ class Leasing:
 
     @property
     def has_work(self) -> bool:
-        """Whether somebody waits for messages, or messages are to be buried."""
-        return bool(self._polls) or self._shared.next_dying() is not None
+        """Whether somebody waits for messages, or messages are to be buried now."""
+        return bool(self._polls) or self.wait_s == 0
 
     @property
     def wait_s(self) -> float | None:

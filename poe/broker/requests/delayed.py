@@ -17,6 +17,8 @@ class PutLater:
     topic: bytes
     due_us: int
     messages: list[bytes]
+    is_moved: bool = False
+    """Whether they wait already, for another topic."""
 
 
 async def put_later(

@@ -294,6 +294,7 @@ async def group_operation(handler: RequestHandler, op: str, arguments: Arguments
         if is_for_queue(handler.routes, find) and handler.routes.queue(find.topics[0]) is None:
             check(handler.permissions, [Need.of_topic("create", find.topics[0])])
     try:
+        # Again where the group was another one, which was deleted elsewhere: that is forgotten.
         while is_of_log(handler.routes, find):
             question = _question(handler.routes, op, find, arguments)
             answered = await ask_log_groups(handler, question)

@@ -352,7 +352,7 @@ class RequestHandler:
             await until_answered(self.actor, self.routes, topic, partial(self._wake, topic))
 
     async def _wake(self, topic: bytes) -> None:
-        """Do the same once; for who tries again."""
+        """Have a topic woken that has no route: one try, for who makes several."""
         if self.routes.is_without_route(topic):
             with suppress(UnknownTopic):  # it was deleted meanwhile
                 await self.ask_registry(EnsureWriter(topic, may_create=False))
@@ -487,9 +487,11 @@ class RequestHandler:
             return None
 
         async def ask() -> Any:  # noqa: ANN401 - a reply to FindLastPut
-            await self._recover_or_check(topic)
+            await self._wake(topic)
             route = self.routes.get(topic)
             if route is None:
+                folder_name(topic, self.routes.names)
+                self.routes.check_partition(topic)
                 return None
             wanted = FindLastPut(producer)
             found = await self.actor.call(route.writer, wanted, timeout_s=self._put_timeout_s)

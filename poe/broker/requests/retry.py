@@ -3,6 +3,7 @@
 That is one whose appendix server has moved, has ended, or could open no more files.
 """
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -81,7 +82,7 @@ def _release_files(actor: GenServer, routes: RoutingTable, *, is_urgent: bool) -
     of 3,000 topics kept everybody waiting for five seconds.
     """
     now_s = actor.monotonic_s()
-    if now_s < routes.released_s.get(is_urgent, -RETRY_S) + RETRY_S:
+    if now_s < routes.released_s.get(is_urgent, -math.inf) + RETRY_S:
         return
     routes.released_s[is_urgent] = now_s
     for _, route in routes.sorted_items():

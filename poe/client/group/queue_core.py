@@ -66,10 +66,8 @@ _PAUSE_S = 0.2
 _TELL_MAX = 256
 """Ranges that are done in one request, and ranges that have failed: with the longest reasons less
 than a server refuses."""
-_ENVELOPE_S = 10.0
-"""How long is kept whether a topic's messages are envelopes: it may be deleted and made anew."""
 _ENVELOPES_MAX = 1000
-"""Of so many topics."""
+"""Of so many topics it is kept whether their messages are envelopes."""
 _CLOSE_S = 5.0
 """The end waits no longer for a server that does not answer."""
 _PUT_GIVEN_UP = "it was closed, and what was being put may be stored"
@@ -175,7 +173,7 @@ class QueueCore:
         self._puts = Underway(partial(QueueClosed, _PUT_GIVEN_UP))
         self._destination: _Destination | None = None
         self._put_ids: dict[bytes, PutId] = {}
-        self._envelopes: dict[bytes, tuple[bool, float]] = {}
+        self._envelopes: dict[bytes, bool] = {}
 
         self._lock = threading.RLock()
         self._leases: dict[int, HeldLease] = {}
@@ -532,19 +530,20 @@ class QueueCore:
         self._why = why
 
     async def _has_envelopes(self, lease: HeldLease) -> bool:
-        topic, now_s = lease.topic, time.monotonic()
+        topic = lease.topic
         if self._options.envelope is not None:
             return self._options.envelope
-        has_envelopes, until_s = self._envelopes.get(topic, (False, 0.0))
-        if now_s < until_s and not (has_envelopes and lease.begins_without_envelope()):
-            return has_envelopes
+        known = self._envelopes.get(topic)
+        # A topic may be deleted and made anew, as one of the other kind.
+        if known is not None and (not lease.end or known != lease.begins_without_envelope()):
+            return known
         if len(self._topics) == 1 and topic.startswith(self._topics[0] + b"@"):
             return False  # the stream of a queue across nodes, of which nobody tells
         found = await self._membership.call(lambda socket: socket.find_topic(topic))
         has_envelopes = found is not None and found.properties.envelope
         if len(self._envelopes) >= _ENVELOPES_MAX:
             self._envelopes.clear()
-        self._envelopes[topic] = has_envelopes, now_s + _ENVELOPE_S
+        self._envelopes[topic] = has_envelopes
         return has_envelopes
 
     async def _tell_often(self) -> None:

@@ -333,10 +333,11 @@ class PartitionQueue:
                 if taken is not None:
                     self._send(*taken)
                 self._turn.release()
-        finally:
+        except BaseException:  # a signal's
             if self._has_turn():
                 self._put_back()
                 self._turn.release()
+            raise
 
     def _has_turn(self) -> bool:
         """Return whether this thread sends or spools at present."""

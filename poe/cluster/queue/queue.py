@@ -1044,7 +1044,8 @@ class BestEffortQueue:
         again and again. What somebody is about to hold is heard of by then.
         """
         stream, nodes = self._stream, self._holders.nodes()
-        held = [self._holders.may_be_held_by(node, stream) for node in nodes]
+        held = [list(self.copies.held(stream))]
+        held += [self._holders.may_be_held_by(node, stream) for node in nodes]
         asked = [each.batch for each in self._spreads.values() if each.stream == stream]
         held += [[(batch.after, batch.last)] for batch in asked]
         self._nowhere.see(stream, minus(self._let_go, union(*held)), now_us)

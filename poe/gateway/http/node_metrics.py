@@ -73,8 +73,8 @@ class TopicLabels:
             else:
                 self._others[name] = topics[name]
         for name, old in list(self._others.items()):
-            if _has_begun_anew(_sums([old]), topics.get(name, {})):
-                self._gone.update(_sums([old]))
+            if _has_begun_anew(_counted(old), topics.get(name, {})):
+                self._gone.update(_counted(old))
             if name in topics:
                 self._others[name] = topics[name]
             else:
@@ -89,7 +89,7 @@ class TopicLabels:
         for name, old in self._refused.items():
             if _has_begun_anew(old, topics[name]["refused"] if name in topics else {}):
                 self._refused_gone.update(old)
-        self._refused = {name: row["refused"] for name, row in topics.items()}
+        self._refused = {name: row["refused"] for name, row in topics.items() if row["refused"]}
         total = Counter(self._refused_gone)
         for each in self._refused.values():
             total.update(each)
@@ -160,5 +160,9 @@ def _carried(row: _Row) -> int:
 def _sums(rows: Iterable[_Row]) -> Counter[str]:
     total: Counter[str] = Counter()
     for row in rows:
-        total.update({name: row[name] for name in _TOPIC_COUNTERS})
+        total.update(_counted(row))
     return total
+
+
+def _counted(row: _Row) -> dict[str, int]:
+    return {name: row[name] for name in _TOPIC_COUNTERS}

@@ -74,10 +74,9 @@ def test_what_is_put_onto_a_topic_that_was_made_anew_is_put_as_that_one_is(node,
 
 @pytest.mark.parametrize("has_envelopes", [True, False])
 def test_what_comes_from_a_topic_that_was_made_anew_is_taken_as_that_one_has_it(
-    node, queue, monkeypatch, has_envelopes
+    node, queue, has_envelopes
 ):
     """And is no dead letter since it is in no envelope."""
-    monkeypatch.setattr(queue_core, "_ENVELOPE_S", 3600 if has_envelopes else 0)
     node.create_topic("jobs", envelope=has_envelopes)
     with queue() as jobs:
         jobs.put(b"old")

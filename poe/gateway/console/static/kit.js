@@ -145,6 +145,8 @@ function connectLive() {
         tellLive(view, { isStale: false, ...split(JSON.parse(event.data)) });
       });
     }
+    // A tail says nothing when it goes on where it was.
+    source.onopen = () => { for (const view of live.views.keys()) if (view.startsWith("tail:")) tellLive(view, { isStale: false }); };
     source.onerror = () => {
       for (const view of live.views.keys()) tellLive(view, { isStale: true });
       if (source.readyState === EventSource.CLOSED) {
