@@ -20,9 +20,10 @@ BASES = ["loop", "simpleSystemBase", *PROCESSES]
 def system(request: pytest.FixtureRequest) -> Iterator[System]:
     system = LoopSystem() if request.param == "loop" else HostedSystem(request.param)
     yield system
-    system.shutdown()
-    if request.param.startswith("multiproc"):
-        _collect_sockets()
+    if isinstance(system, HostedSystem):
+        _end(system)
+    else:
+        system.shutdown()
 
 
 @pytest.fixture(params=PROCESSES)
@@ -30,12 +31,12 @@ def processes(request: pytest.FixtureRequest) -> Iterator[HostedSystem]:
     """A system with a process for each actor."""
     system = HostedSystem(request.param)
     yield system
-    system.shutdown()
-    _collect_sockets()
+    _end(system)
 
 
-def _collect_sockets() -> None:
-    """Let go of what Thespian has not closed, before the next test is told of it."""
+def _end(system: HostedSystem) -> None:
+    """End a system, and let go of what Thespian has not closed before anybody is told of it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
+        system.shutdown()
         gc.collect()
