@@ -1,5 +1,6 @@
 """Sets up every test run: Hypothesis profiles, a printed seed, and the real logs as input."""
 
+import faulthandler
 import fcntl
 import gc
 import os
@@ -18,6 +19,8 @@ ROOT = Path(__file__).parent
 MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder there that is the user's alone
 MEMORY_FREE_MIN = 4 << 30
 """What a whole run needs by far."""
+END_S = 60
+"""What the end of a process may take behind its last test."""
 MARKS_OF_FILE = re.compile(r"^pytestmark = (?:\[[^]]*\]|.*)$", flags=re.MULTILINE)
 
 # A shell starts background jobs with Ctrl-C ignored, and what they start inherits that: commands
@@ -134,6 +137,12 @@ def _company(kind: int) -> Iterator[None]:
         fcntl.flock(lock, kind)
         fcntl.flock(gate, fcntl.LOCK_UN)
         yield
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure() -> None:
+    """Let no thread that a failed test has left keep its process for ever."""
+    faulthandler.dump_traceback_later(END_S, exit=True)
 
 
 @pytest.fixture(scope="session")

@@ -70,7 +70,7 @@ class Producer(threading.Thread):
     """Puts one message as a client does, and keeps what came of it."""
 
     def __init__(self, node, message):
-        super().__init__()
+        super().__init__(daemon=True)
         self.node = node
         self.message = message
         self.answer: object = None

@@ -20,7 +20,7 @@ class Putter(threading.Thread):
     """Puts numbers onto some topics, each once, however often the server dies."""
 
     def __init__(self, server, partitions):
-        super().__init__()
+        super().__init__(daemon=True)  # after a failure nobody waits for it
         self.server = server
         self.partitions = partitions
         self.done_count = 0
@@ -67,7 +67,7 @@ def test_a_follower_gets_each_message_once_and_in_order_through_kills(tmp_path):
                 if sum(map(len, received)) == expected_count:
                     return
 
-    follower = threading.Thread(target=follow)
+    follower = threading.Thread(target=follow, daemon=True)
     follower.start()
     for life in range(1, KILL_COUNT + 1):
         putter.wait_for(life * BATCHES_PER_LIFE)
