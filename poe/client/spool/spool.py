@@ -136,6 +136,8 @@ class Spool:
         """The same by topic and partition."""
         self._epoch = 0
         self._peeked: SpooledBatch | None = None
+        self._dropped: list[SpooledBatch] = []
+        """What was dropped for room, and is to be told with the next batch that is appended."""
         """What `take` gives next, if it was read already."""
         self._rewind_to: int | None = None
         """Where the reader has to go first."""
@@ -212,12 +214,19 @@ class Spool:
             self._dropped_epoch = _epoch_of(batch)
             return Appended(None, [])
         self._add_count(batch, 1)
+        address = None
         try:
             address = self._write(content)
+            if is_over:
+                self._make_room()
+            appended = Appended(address, self._dropped)
         except BaseException:  # a signal's, too
             self._add_count(batch, -1)
+            if address is not None:
+                self._delivered.add(address)  # it comes again, as another one
             raise
-        return Appended(address, self._make_room() if is_over else [])
+        self._dropped = []
+        return appended
 
     def take(self) -> SpooledBatch | None:
         """Return the next batch; None where there is none.
@@ -293,9 +302,8 @@ class Spool:
             _log.error("spool %s: %s", self._files.base, str(error))
         return address
 
-    def _make_room(self) -> list[SpooledBatch]:
+    def _make_room(self) -> None:
         """Drop the oldest batches, as far as they can be read."""
-        dropped: list[SpooledBatch] = []
         try:
             while (oldest := self._peek()) is not None:
                 epoch = _epoch_of(oldest.batch)
@@ -305,11 +313,10 @@ class Spool:
                 self._dropped_epoch = epoch
                 self._peeked = None
                 self._add_count(oldest.batch, -1)
-                dropped.append(oldest)
+                self._dropped.append(oldest)
         except StorageError as error:
             _log.error("spool %s is too large: %s", self._files.base, str(error))
         self._release()
-        return dropped
 
     def _pop(self) -> SpooledBatch | None:
         popped, self._peeked = self._peek(), None

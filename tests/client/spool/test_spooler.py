@@ -765,6 +765,22 @@ def test_an_interrupt_while_a_call_puts_what_waits_into_the_spool_loses_and_doub
         assert world.life.accumulator.count == 0
 
 
+def test_an_interrupt_while_a_full_spool_makes_room_loses_and_doubles_nothing():
+    """Who waits for what is dropped for it hears of that."""
+    for interrupted in places(*DISK_FILES, "<string>"):
+        world = World(bytes_max=4000)
+        others = world.add([b"%d" % number * 300 for number in range(9)])
+        interrupted(partial(world.queue.add, [b"x" * 300, b"y" * 300, b"v" * 300], is_due=True))
+        others += world.add([b"z" * 300])
+        world.time.advance(1.0)
+        world.deliver()
+        stored = [each[:1] for each in world.log]
+        assert stored == sorted(set(stored), key=b"012345678xyvz".index)
+        failed = [each.exception(0) is not None for each in others]
+        assert failed.count(False) == len(set(stored) - {b"x", b"y", b"v"})
+        assert (world.life.spool.count, world.life.accumulator.count) == (0, 0)
+
+
 def test_a_spool_that_ctrl_c_has_kept_from_beginning_keeps_no_lock(tmp_path, monkeypatch):
     def interrupt(_):
         raise KeyboardInterrupt
