@@ -1,9 +1,14 @@
 """What a file is known by, so that a change is seen without reading it."""
 
+import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+_PASSING: Final = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EINTR, errno.ESTALE}
+)
 
 
 class FileStamp(NamedTuple):
@@ -32,3 +37,9 @@ def _stamp(path: str | os.PathLike[str]) -> FileStamp | None:
         return None
     content = found.st_ino, found.st_size, found.st_mtime_ns
     return FileStamp(*content, found.st_mode, found.st_uid, found.st_gid)
+
+
+def may_pass(error: Exception) -> bool:
+    """Return whether a file could not be read for the moment, though it may be as it should."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in _PASSING

@@ -1,6 +1,5 @@
 """What a node goes by, read from its files: all of it, or nothing."""
 
-import errno
 import logging
 import sys
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from typing import NamedTuple
 from poe.broker.access.options import SecurityOptions
 from poe.broker.access.tls_holder import TlsHolder
 from poe.errors import SecurityFileError
-from poe.security.file_stamp import Stamps, stamps_of
+from poe.security.file_stamp import Stamps, may_pass, stamps_of
 from poe.security.security import Security, read_security
 from poe.security.server_tls import ServerContext
 
@@ -18,10 +17,6 @@ logger = logging.getLogger("poe.broker")
 
 
 _TURN_S = 0.0005
-_PASSING = frozenset(
-    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EINTR, errno.ESTALE}
-)
-"""Why a file cannot be read for the moment; for other reasons not until its stamp is another."""
 
 
 class Read(NamedTuple):
@@ -68,8 +63,7 @@ class AccessFiles:
             with _short_turns():
                 return Read(self.security(), None if self.tls is None else self.tls.build())
         except SecurityFileError as error:
-            cause = error.__cause__
-            if isinstance(cause, OSError) and cause.errno in _PASSING:
+            if may_pass(error):
                 self._seen = ()  # it may be read the next time, without having changed
             raise
 

@@ -179,12 +179,14 @@ class Admission:
         Raises:
             Denied: 403 they may not; 401 the token is not valid.
         """
-        for need in needs_of(asked, topics_of):
+        needs = list(needs_of(asked, topics_of))
+        for need in needs:
             await self.require(request, [need])
-            bearer = self._bearer(request.scope)
-            if isinstance(asked, ControlRequest) and asked.op in AUDITED and bearer is not None:
-                principal = bearer.principal
-                audit("admitted", principal=principal, op=asked.op, kind=need.kind, name=need.name)
+        bearer = self._bearer(request.scope)
+        if isinstance(asked, ControlRequest) and asked.op in AUDITED and bearer is not None:
+            told = {"principal": bearer.principal, "op": asked.op}
+            for need in needs:
+                audit("admitted", **told, kind=need.kind, name=need.name)
 
     async def meets(self, request: Request, need: Need) -> bool:
         """Return whether the client meets a need.

@@ -13,7 +13,7 @@ from prometheus_client import Counter, Gauge
 
 from poe.errors import SecurityFileError
 from poe.security.expiry import ExpiryWarning, days_left
-from poe.security.file_stamp import stamps_of
+from poe.security.file_stamp import Stamps, may_pass, stamps_of
 from poe.security.server_tls import ServerTls
 
 _log = logging.getLogger("poe.gateway.tls")
@@ -35,7 +35,7 @@ class ServedCertificate:
         self._tls = tls
         self._clock = clock
         self._warning = ExpiryWarning()
-        self._seen = stamps_of(tls.files)
+        self._seen: Stamps = stamps_of(tls.files)
         self._now = tls.build()
         self._tell_expiry()
 
@@ -58,6 +58,8 @@ class ServedCertificate:
         try:
             self._now = self._tls.build()
         except SecurityFileError as error:
+            if may_pass(error):
+                self._seen = ()  # the next look tries again, without a change
             _RELOADS.labels("failed").inc()
             _log.error("the certificate stays as it was: %s", error)
         else:

@@ -28,7 +28,7 @@ from poe.gateway.http.parts import GatewayParts
 from poe.gateway.http.produce import topic_of
 from poe.gateway.http.refusal import refuse
 from poe.gateway.http.reply import json_reply
-from poe.security.policy import TOPIC
+from poe.security.policy import GROUP, TOPIC
 
 _PARAMETERS: Final = {"copies", "deadline_s", "delay_s", "at"}
 
@@ -76,10 +76,15 @@ class QueueRoutes:
             rows = []
         names = [row["name"] for row in rows]
         known = set(await self._admission.permitted(request, "describe", TOPIC, names))
-        told = [
-            {**told_of(row), "name": name_text(row["name"])} for row in rows if row["name"] in known
-        ]
-        return json_reply({"queues": told})
+        told = [row for row in rows if row["name"] in known]
+        groups = sorted({each.encode() for row in told for each in row["groups"]})
+        shown = set(await self._admission.permitted(request, "describe", GROUP, groups))
+        for row in told:
+            row["groups"] = {
+                name: group for name, group in row["groups"].items() if name.encode() in shown
+            }
+        queues = [{**told_of(row), "name": name_text(row["name"])} for row in told]
+        return json_reply({"queues": queues})
 
     async def get_cluster(self, request: Request) -> Response:
         """Return how the cluster is, and its members."""

@@ -118,33 +118,51 @@ def test_a_server_without_a_cluster_has_queues_of_its_own(shared_node):
         assert put(front, "own", copies=2).status_code == 404
 
 
-@pytest.mark.parametrize("is_joined", [True, False], ids=["join", "make"])
-def test_who_may_not_make_a_queue_makes_none_by_a_group_that_takes_from_it(tmp_path, is_joined):
+@contextlib.contextmanager
+def secured(tmp_path, *grants):
+    """A node of a cluster, its gateway, and how alice asks it, who has these grants."""
     users = UsersFile(tmp_path / "users.toml")
     everything = {"prefixes": "", "group_prefixes": ""}
     users.grant("gateway", "authorize")
     users.grant("gateway", "read write create delete describe", **everything)
-    users.grant("alice", "read", topics="jobs")
-    users.grant("alice", "read create", groups="workers")
+    for operations, names in grants:
+        users.grant("alice", operations, **names)
     token_file = tmp_path / "gateway.token"
     token_file.touch(mode=0o600)
     token_file.write_text(users.token("gateway", "gateway"))
     headers = {"Authorization": f"Bearer {users.token('alice', 'alice')}"}
     users.write()
     options = "--authentication", "bearer", "--token-file", token_file
-    group = {"mode": "shared", "topics": ["jobs"]}
-
-    def ask(front):
-        if is_joined:
-            return front.http.post("/groups/workers/members", json=group, headers=headers)
-        return front.http.put("/groups/workers", json=group, headers=headers)
-
     with (
         LinkedNode(Links(), tmp_path / "node", "a", port=0, copies=1, users=users.path) as node,
         Front(node, *options) as front,
     ):
-        reply = ask(front)
+        yield node, front, headers
+
+
+@pytest.mark.parametrize("is_joined", [True, False], ids=["join", "make"])
+def test_who_may_not_make_a_queue_makes_none_by_a_group_that_takes_from_it(tmp_path, is_joined):
+    group = {"mode": "shared", "topics": ["jobs"]}
+    grants = ("read", {"topics": "jobs"}), ("read create", {"groups": "workers"})
+
+    def ask(front, headers):
+        if is_joined:
+            return front.http.post("/groups/workers/members", json=group, headers=headers)
+        return front.http.put("/groups/workers", json=group, headers=headers)
+
+    with secured(tmp_path, *grants) as (node, front, headers):
+        reply = ask(front, headers)
         assert (reply.status_code, reply.json()["error"]["name"]) == (403, "NotAuthorized")
         assert node.control("queues") == []
         node.control("queue_create", topic="jobs")
-        assert ask(front).status_code in {200, 201}
+        assert ask(front, headers).status_code in {200, 201}
+
+
+def test_of_the_groups_of_a_queue_those_are_told_that_the_client_may_know_of(tmp_path):
+    grants = ("describe", {"topics": "jobs"}), ("describe", {"groups": "mine"})
+    with secured(tmp_path, *grants) as (node, front, headers):
+        node.control("queue_create", topic="jobs")
+        for group in ("mine", "other"):
+            node.control("group_create", group=group, mode="shared", topics=[b"jobs"])
+        [row] = front.http.get("/queues", headers=headers).json()["queues"]
+        assert list(row["groups"]) == ["mine"]

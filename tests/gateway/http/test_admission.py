@@ -331,6 +331,20 @@ async def test_the_audit_log_names_the_client_that_administers(rooms, judge, cap
     assert audited(caplog) == [{**admitted, "kind": "group", "name": "workers"}]
 
 
+async def test_the_audit_log_admits_nobody_who_was_denied_the_rest_of_what_is_needed(
+    rooms, judge, caplog
+):
+    judge.policy = Policy([Grant(principals=("alice",), operations=("create",), topics=(b"a",))])
+    async with client_of(rooms) as client:
+        await client.get("/topics")
+    [request] = rooms.requests
+    asked = ControlRequest("topic_alter", 0, {"topic": b"a", "properties": {"max_age": 1}})
+    with caplog.at_level(logging.INFO, LOGGER), pytest.raises(Denied):
+        await rooms.admission.require_for(request, asked, lambda _: ())
+    told = [(each["event"], each["operation"]) for each in audited(caplog)]
+    assert told == [("denied", "delete")]
+
+
 async def test_lists_hold_what_may_be_described(rooms):
     async with client_of(rooms) as client:
         await client.get("/topics")

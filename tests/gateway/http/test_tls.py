@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import errno
 import functools
+import os
 import shutil
 import signal
 import socket
@@ -315,6 +317,26 @@ def test_a_certificate_that_expires_soon_is_told_once_for_each_limit(certificate
         "6.9 days; renew it",
         "0.9 days; renew it",
     ]
+
+
+def test_a_certificate_that_cannot_be_read_for_the_moment_is_read_at_the_next_look(
+    certificates, tmp_path, monkeypatch
+):
+    own = copied(certificates, tmp_path)
+    tls = ServerTls(certificate=own.file("server.pem"), key=own.file("server.key"))
+    served = ServedCertificate(tls)
+    before = served.context()
+    own.issue("server", "localhost")
+
+    def fail(*arguments):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("poe.security.small_file.os.open", fail)
+        served.look()
+    assert served.context() is before
+    served.look()
+    assert served.context() is not before
 
 
 @pytest.mark.parametrize("what", ["expired", "of another key", "missing"])
