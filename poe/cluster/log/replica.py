@@ -599,12 +599,23 @@ class Replica(GenServer):
             return Error(error)
 
     async def _describe_copy(self) -> CopyDescription:
+        """Return what there is of this copy: who fetches it takes what is left out for trimmed.
+
+        Raises:
+            PoeError: it is not whole, or this node cannot serve all of it now.
+        """
+        topic = self._parts.topic
         if not self._is_whole or (self._place == 0 and self._writer is not None):
-            raise CopyIsBehind(self._parts.topic)
-        route = self._parts.routes.get(self._parts.topic)
+            raise CopyIsBehind(topic)
+        if topic not in self._parts.routes:
+            # There may be one all the same: the registry has begun anew, and could not read it.
+            await self.call(REGISTRY, EnsureCopy(topic), timeout_s=None)
+        route = self._parts.routes.get(topic)
         if route is None:
             return CopyDescription(self._place, (), ())
         rows = await describe_route(self, route)
+        if len(rows) < len(route.refs):
+            raise CopyIsBehind(topic)
         segments = tuple(segment_of(info) for _, info in rows)
         puts = await self.call(route.writer, FindPuts(), timeout_s=None)
         return CopyDescription(self._place, segments, tuple(puts))

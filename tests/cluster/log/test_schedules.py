@@ -335,6 +335,51 @@ def test_a_copy_that_is_fetched_in_part_is_not_offered_to_others(steps):
         assert copy.place == sum(each.messages for each in copy.segments)
 
 
+def wipe(nodes, name):
+    """Have a node begin with nothing, when the stream has forgotten all that there is."""
+    node = nodes.nodes[name]
+    node.die(node.disk.kill)
+    node.wipe()
+    nodes.stream.forget_to(nodes.stream.last_place)
+    return node
+
+
+@pytest.mark.parametrize("is_well", [False, True])
+@pytest.mark.parametrize("lost", ["topic_registry", "oldest segment"])
+def test_a_copy_of_which_a_disk_does_not_let_all_be_served_is_not_offered_to_others(lost, is_well):
+    nodes = Nodes(count_limit=1)
+    for message in (b"1", b"2", b"3"):
+        nodes.asked("a", partial(put, message))
+    nodes.pass_time(3.0)
+    wiped, node = wipe(nodes, "c"), nodes.nodes["a"]
+    node.disk.failing.fail(0, errno.EMFILE, is_for_ever=True)
+    node.kill_actor(lost if lost == "topic_registry" else node.servers()[0])
+    nodes.pass_time(0.5)
+    if is_well:  # and nobody has asked for the copy since
+        node.disk.failing.heal()
+    nodes.start(wiped)
+    nodes.pass_time(10.0)
+    assert nodes.messages("c") == [b"1", b"2", b"3"]
+    assert wiped.files("t") == nodes.nodes["b"].files("t")
+
+
+def test_a_copy_that_is_out_of_service_is_given_to_others_when_its_disk_is_well_again():
+    nodes = Nodes()
+    nodes.asked("a", partial(put, b"x"))
+    nodes.pass_time(3.0)
+    wiped, node = wipe(nodes, "c"), nodes.nodes["a"]
+    nodes.nodes["b"].leave()
+    node.disk.failing.fail(0, errno.EMFILE, is_for_ever=True)
+    node.kill_actor("topic_registry")
+    nodes.pass_time(3.0)
+    nodes.start(wiped)
+    nodes.pass_time(3.0)
+    node.disk.failing.heal()
+    nodes.pass_time(10.0)
+    assert nodes.messages("c") == [b"x"]
+    assert wiped.files("t") == node.files("t")
+
+
 @pytest.mark.parametrize("nth", range(8))
 def test_nothing_is_left_of_a_deleted_topic_whose_segment_the_disk_let_be_made_in_part(nth):
     nodes = Nodes()
