@@ -19,7 +19,7 @@ from poe.client.producer.delivery import UNPLACED, Delivery, Outcome
 from poe.client.producer.instrumentation import Instrumentation
 from poe.client.producer.payload import Message, Messages
 from poe.client.producer.producer_options import TopicOptions
-from poe.client.producer.send_window import SendWindow, Verdict, in_order
+from poe.client.producer.send_window import SendWindow, Verdict
 from poe.client.producer.topic_info import Carrier
 from poe.client.producer.transport import Link, OutgoingBatch
 from poe.client.spool.spooler import Spooler
@@ -351,9 +351,7 @@ class PartitionQueue:
             if batch in window.in_flight:  # and the connection has not got it
                 window.in_flight.remove(batch)
             if batch is not None and batch.messages and batch not in self.batches():
-                window.close(batch)
-                window.again.append(batch)
-                window.again.sort(key=in_order)
+                window.take_back(batch)
         if batch is not None and not batch.messages and batch.value is None:  # it is in the spool
             self._accumulator.release(batch.living_count, batch.size)
         self._scheduler.call_later(_PAUSE_S, self.pump)
@@ -443,8 +441,7 @@ class PartitionQueue:
             window = self.window
             is_again = batch in window.in_flight or batch in window.again
             if batch.messages and not (is_again or is_stored):
-                window.again.append(batch)
-                window.again.sort(key=in_order)
+                window.take_back(batch)
                 is_again = True
         if batch.value is not None:
             batch.settle(batch.value)  # for who was not told yet
@@ -617,8 +614,7 @@ class PartitionQueue:
             self._accumulator.release(batch.living_count, batch.size)
         else:
             with self._lock:
-                self.window.again.append(batch)
-                self.window.again.sort(key=in_order)
+                self.window.take_back(batch)
                 self._storage = _Storage.FULL
             self._scheduler.call_later(_DISK_PAUSE_S, self._keep_again)
 

@@ -110,7 +110,7 @@ class SendWindow:
 
     def go_on(self) -> bool:
         """Decide how it goes on, once nothing is in flight; False: after a pause, by `release`."""
-        self.again.sort(key=in_order)
+        self.again.sort(key=_in_order)
         if self.again:
             first = self.again[0]
             if not isinstance(first.error, SequenceGap | ProducerFenced):
@@ -136,8 +136,13 @@ class SendWindow:
         """Take a batch out of the spool; it goes behind others from there, before any other."""
         self._serial += 1
         batch.serial = self._serial
+        self.take_back(batch)
+
+    def take_back(self, batch: Batch) -> None:
+        """Have a batch sent again, or for the first time, in its order."""
+        self.close(batch)
         self.again.append(batch)
-        self.again.sort(key=in_order)
+        self.again.sort(key=_in_order)
 
     def begin_epoch(self) -> None:
         """Number in another epoch what is sent for the first time from now on."""
@@ -154,7 +159,7 @@ class SendWindow:
         for batch in self.in_flight:
             batch.is_unknown = True
             batch.error = None
-        self.again = sorted((*self.again, *self.in_flight), key=in_order)
+        self.again = sorted((*self.again, *self.in_flight), key=_in_order)
         self.in_flight = []
         self.is_held = False
 
@@ -187,6 +192,6 @@ class SendWindow:
         return isinstance(error, ProducerFenced) and self._is_old(put_id) and put_id.sequence > 0
 
 
-def in_order(batch: Batch) -> tuple[bool, int]:
+def _in_order(batch: Batch) -> tuple[bool, int]:
     """Order batches by their first send; what the spool has is older than all that it has not."""
     return batch.address is None, batch.serial
