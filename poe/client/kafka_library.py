@@ -3,9 +3,11 @@
 import ctypes
 import logging
 import math
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -87,12 +89,32 @@ def open_client(
         raise ConfigError(msg) from error
 
 
-def keep_for_ever(client: object) -> None:
-    """Never let go of a producer or consumer of librdkafka: in a fork, of a copy of one.
+class HoldsClient(Protocol):
+    """Has a producer or consumer of librdkafka."""
 
-    Its end would wait there for threads that only the other process has, or abort the process.
+    def held(self) -> object | None:
+        """Return it, if there is one now."""
+
+
+_holders: "WeakSet[HoldsClient]" = WeakSet()
+
+
+def keep_in_forks(holder: HoldsClient) -> None:
+    """Have a process that is forked from this one never let go of its copy of what is held.
+
+    Its end would wait there for threads that only this process has, or abort the process.
     """
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
+    _holders.add(holder)
+
+
+def _keep_copies() -> None:
+    for holder in _holders:
+        client = holder.held()
+        if client is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
+
+
+os.register_at_fork(after_in_child=_keep_copies)
 
 
 def socket_timeout_ms(request_timeout_s: float) -> int:

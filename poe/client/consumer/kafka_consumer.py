@@ -7,7 +7,6 @@ group: partitions are assigned from the pointers that the consumer knows, and no
 import asyncio
 import logging
 import math
-import os
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,6 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -30,7 +28,7 @@ from poe.client.consumer.source import (
 from poe.client.kafka_library import (
     error_of,
     kafka_name,
-    keep_for_ever,
+    keep_in_forks,
     open_client,
     socket_timeout_ms,
 )
@@ -68,17 +66,6 @@ _UNREACHABLE = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.REQUEST_TIMED_OUT,
 }
-
-
-_sources: "WeakSet[KafkaSource]" = WeakSet()
-
-
-def _keep_copies() -> None:
-    for source in _sources:
-        source.keep_copy()
-
-
-os.register_at_fork(after_in_child=_keep_copies)
 
 
 class KafkaSource:
@@ -124,7 +111,7 @@ class KafkaSource:
         self._down_since_s: float | None = None
         self._looked_s = 0.0
         """When it was looked last which partitions there are, in monotonic time."""
-        _sources.add(self)
+        keep_in_forks(self)
 
     async def open(self, start: Start) -> dict[int, int]:
         """Begin at `start`; see `Source`.
@@ -183,9 +170,9 @@ class KafkaSource:
         await self._in_thread(self._consumer.close)
         self._thread.shutdown(wait=False)
 
-    def keep_copy(self) -> None:
-        """Never let go of librdkafka, in a process that has only a copy of it."""
-        keep_for_ever(self._consumer)
+    def held(self) -> object:
+        """Return the consumer of librdkafka."""
+        return self._consumer
 
     # ---- inside -------------------------------------------------------------------------------
 

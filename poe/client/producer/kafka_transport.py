@@ -11,13 +11,11 @@ what runs for each report is as little as possible.
 
 import asyncio
 import logging
-import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
-from weakref import WeakSet
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -25,7 +23,7 @@ from poe.client.in_thread import in_thread
 from poe.client.kafka_library import (
     error_of,
     kafka_name,
-    keep_for_ever,
+    keep_in_forks,
     message_timeout_ms,
     open_client,
     reconnect_ms,
@@ -74,17 +72,6 @@ _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001
 _FORMING = {None, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE}
 
 
-_transports: "WeakSet[KafkaTransport]" = WeakSet()
-
-
-def _keep_copies() -> None:
-    for transport in _transports:
-        transport.keep_copy()
-
-
-os.register_at_fork(after_in_child=_keep_copies)
-
-
 class KafkaTransport:
     """The one librdkafka producer of a producer, and the thread that hears its reports.
 
@@ -118,7 +105,7 @@ class KafkaTransport:
         self._thread: threading.Thread | None = None
         self._producer: Producer | None = None
         self._start()
-        _transports.add(self)
+        keep_in_forks(self)
 
     async def metadata(self, topic: bytes) -> TopicMetadata:
         """Ask for the partitions of a topic, which is created where the brokers do so.
@@ -201,10 +188,9 @@ class KafkaTransport:
 
     # ---- librdkafka ---------------------------------------------------------------------------
 
-    def keep_copy(self) -> None:
-        """Never let go of librdkafka, in a process that has only a copy of it."""
-        if self._producer is not None:
-            keep_for_ever(self._producer)
+    def held(self) -> object | None:
+        """Return the producer of librdkafka, None while there is none."""
+        return self._producer
 
     def _start(self) -> None:
         self._is_down = self._is_dead = False
