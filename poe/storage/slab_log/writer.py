@@ -296,12 +296,10 @@ class Writer:
         is_all = first + count == len(batch)
         data = encode(some)
         end = slab.end + len(data)
-        is_there = False
         try:
             slab.append(data, end - HEADER_BYTES - len(some[-1]), count)
-            is_there = True
         finally:
-            if is_there or slab.end == end:  # as where a signal's exception comes just behind it
+            if slab.end == end:  # also where a signal's exception comes just behind it
                 self._written_count = 0 if is_all else first + count
                 if is_all:
                     self._waiting.popleft()
