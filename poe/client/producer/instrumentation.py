@@ -112,7 +112,7 @@ class Instrumentation:
                 time_s = self._accumulator.scheduler.now_s() - batch.first_sent_s
                 with self._lock:
                     self._metrics.delivered(queue.topic, queue.partition, broker, time_s)
-        self._tell_buffered()
+        self.buffered()
         if not self._is_told:
             return
         if Event.FLUSHED_REPLIED in self.callbacks:
@@ -140,7 +140,7 @@ class Instrumentation:
 
     def saved(self, topic: bytes, messages: Messages) -> None:
         """Tell of a call whose messages wait for the end of a downtime."""
-        self._tell_buffered()
+        self.buffered()
         self.topic_event(Event.DOWNTIME_SAVED, topic, messages)
 
     def overflowing(self, topic: bytes, messages: list[bytes | Message]) -> None:
@@ -174,7 +174,7 @@ class Instrumentation:
         workers = self._topics[topic].workers
         ready = sum(worker.state is WorkerState.READY for worker in workers)
         self._set("workers", ready, topic)
-        self._tell_buffered()
+        self.buffered()
 
     # ---- counts -------------------------------------------------------------------------------
 
@@ -189,7 +189,8 @@ class Instrumentation:
             if self._metrics is not None:
                 self._metrics.add(topic, partition, broker, counts)
 
-    def _tell_buffered(self) -> None:
+    def buffered(self) -> None:
+        """Tell how many messages wait in memory; not each change of that is told."""
         self._set("messages_buffered", self._accumulator.count)
 
     def _set(self, gauge: str, value: int, topic: bytes = b"") -> None:

@@ -374,8 +374,7 @@ class TopicProducer(GenServer):
             if hired.record in silent:
                 reason = f"no answer for {silent[hired.record]} s"
                 self.exit(hired.ref, ("shutdown", reason))
-        # Also how much waits: not each change of it is told.
-        self._observer.workers(self._topic.topic)
+        self._observer.buffered()
         await self._scale()
 
     async def _scale(self) -> None:
