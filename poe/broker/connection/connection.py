@@ -570,7 +570,9 @@ class Connection(GenServer):
                     return None
             elif records.length <= self._copied_max:
                 try:
-                    content = records.read()
+                    content = records.content or records.file.read_at(
+                        records.length, records.offset
+                    )
                 except OSError as error:  # nothing is sent yet
                     failed = ReadFailed("the records", error.strerror or str(error))
                     return self._reply(ErrorReply.from_error(failed).encode())
