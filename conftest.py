@@ -142,7 +142,8 @@ def _company(kind: int) -> Iterator[None]:
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure() -> None:
     """Let no thread that a failed test has left keep its process for ever."""
-    faulthandler.dump_traceback_later(END_S, exit=True)
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # those are ended by who has started them
+        faulthandler.dump_traceback_later(END_S, exit=True)
 
 
 @pytest.fixture(scope="session")
