@@ -4,6 +4,7 @@ The recordings and the programs that make them are in `data`: `otp_driver.erl` i
 head defines the language; `otp_sequences.py.txt` generates and records.
 """
 
+import itertools
 import json
 import logging
 import random
@@ -45,9 +46,11 @@ def test_every_recorded_sequence_goes_as_in_otp(family, count):
 def test_fresh_random_sequences_go_as_in_otp(family, count):
     seed = random.SystemRandom().randrange(1_000_000)
     print(f"python -m tests.conformance.playback {family} --count {count} --seed {seed}")
-    found = list(differences(fresh(family, count, seed)))
-    # On a busy machine the driver of the real one may look before a message has come.
-    assert not found or list(differences(fresh(family, count, seed))) == [], found
+    # On a busy machine the driver of the real one may look before a message has come. What differs
+    # does so each time.
+    plays = (list(differences(fresh(family, count, seed))) for _ in range(5))
+    found = list(itertools.takewhile(bool, plays))
+    assert len(found) < 5, found
 
 
 def test_the_driver_speaks_json_lines():
