@@ -92,18 +92,22 @@ def test_idle_segments_let_their_files_go_for_topics_that_rest(
     assert sim.routes.failures == {}
 
 
-def test_who_can_have_no_file_for_a_topic_that_rests_is_told_so(
-    simulate, few_descriptors, monkeypatch
-):
-    monkeypatch.setattr(store, "FEW_TOPICS", 0)
+@pytest.mark.parametrize(
+    ("few_topics", "ask"),
+    [(0, lambda node: node.next(b"t", 0)), (store.FEW_TOPICS, lambda node: node.sync())],
+    ids=["read of a topic that rests", "sync"],
+)
+def test_who_can_have_no_file_is_told_so(simulate, few_descriptors, monkeypatch, few_topics, ask):
+    monkeypatch.setattr(store, "FEW_TOPICS", few_topics)
     sim = simulate()
     sim.node.put(b"t", b"1")
     sim.stop()
     sim.start()
     few_descriptors(0)
     with pytest.raises(NoDescriptors):
-        sim.node.next(b"t", 0)
+        ask(sim.node)
     few_descriptors(20)
+    ask(sim.node)
     assert sim.node.next(b"t", 0)[1] == b"1"
 
 
@@ -123,18 +127,6 @@ def test_a_sync_of_more_segments_than_may_be_open_is_done_in_parts(
     few_descriptors(30)
     sim.node.sync()
     assert {path.parent.name.encode() for path in synced} == set(topics)
-
-
-def test_a_sync_that_can_have_no_file_is_told_so(simulate, few_descriptors):
-    sim = simulate()
-    sim.node.put(b"t", b"1")
-    sim.stop()
-    sim.start()
-    few_descriptors(0)
-    with pytest.raises(NoDescriptors):
-        sim.node.sync()
-    few_descriptors(20)
-    sim.node.sync()
 
 
 @pytest.mark.slow
