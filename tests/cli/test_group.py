@@ -7,17 +7,15 @@ from pathlib import Path
 from time import time_ns
 from types import SimpleNamespace
 
-import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 import pytest
 
 from poe.broker.appendix.hybrid_clock import HybridClock
-from poe.broker.appendix.message import Put
-from poe.broker.coordinator.group_log import GROUPS_TOPIC
 from poe.cli.work import _Programs
 from poe.client import Consumer, Queue
 from poe.client.group.redrive import redrive
 from poe.client.producer.murmur2 import murmur2
 from poe.protocol.envelope import decode, encode
+from tests.broker.damaged_group import damage_group
 from tests.broker.nodes import connect, read_by_next
 from tests.cli.processes import Background, complaint, poe, poe_here
 from tests.client.consumers import VALUES, url
@@ -112,8 +110,7 @@ def test_a_group_that_is_damaged_is_deleted_by_force(serve, tmp_path):
     """As the error says that tells of it."""
     node = serve(dir=tmp_path / "data")
     node.control("group_create", group="billing", mode="ordered", topics=["orders"])
-    broken = msgpack.packb([1, "broken", bytes(16), 0, msgpack.packb({"version": 99})])
-    node.system.call(node._routes[GROUPS_TOPIC].writer, Put([broken]))  # noqa: SLF001 - nobody else may
+    damage_group(node, "broken")
     node.stop()
     port = serve(dir=tmp_path / "data").address[1]
     told = poe_here("group", "delete", "broken", "--yes", port=port)

@@ -5,11 +5,8 @@ import logging
 import threading
 import time
 
-import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 import pytest
 
-from poe.broker.appendix.message import Put
-from poe.broker.coordinator.group_log import GROUPS_TOPIC
 from poe.client import GroupWorker
 from poe.client.group import worker as worker_module
 from poe.client.group.job import reason_of
@@ -24,6 +21,7 @@ from poe.errors import (
     UnknownOption,
 )
 from poe.protocol.envelope import decode
+from tests.broker.damaged_group import damage_group
 from tests.client.consumers import VALUES, url
 from tests.client.group.queues import GROUP_OPTIONS
 from tests.waiting import wait_until
@@ -259,8 +257,7 @@ def test_a_pool_of_a_topic_that_can_never_be_says_so_at_once(node):
 def test_a_pool_whose_group_is_damaged_says_so_at_once(serve, tmp_path):
     node = serve(dir=tmp_path / "data")
     node.control("group_create", group="other", mode="shared", topics=["jobs"])
-    broken = msgpack.packb([1, "workers", bytes(16), 0, msgpack.packb({"version": 99})])
-    node.system.call(node._routes[GROUPS_TOPIC].writer, Put([broken]))  # noqa: SLF001 - nobody else may
+    damage_group(node, "workers")
     node.stop()
     node = serve(dir=tmp_path / "data")
     with GroupWorker(url(node), "jobs", print) as pool, pytest.raises(CorruptGroup):
