@@ -81,7 +81,7 @@ def _write_to_memory() -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Return how many tests run at a time: for half of their time they wait."""
-    return (os.cpu_count() or 1) * 2
+    return (os.cpu_count() or 1) * 3 // 2
 
 
 def pytest_report_header(config: pytest.Config) -> str:
