@@ -109,8 +109,10 @@ def _ignore_write_errors(patch: Any) -> None:
     append = SlabWriter.append
 
     def ignore(self: Any, data: Any, last: int, count: int) -> None:
+        end = self.end + len(data)
         with contextlib.suppress(StorageError):
             append(self, data, last, count)
+        self.end = end  # who writes asks for it: see `Writer._write_batch`
 
     patch(SlabWriter, "append", ignore)
 
