@@ -90,6 +90,8 @@ class Service:
         self._starter.join()
         if self._stopper.ident is not None:
             self._stopper.join()
+        self._is_stopping = True  # also where it could not start
+        self._is_reload_due.set()
         if self._start_error is not None:
             raise self._start_error
         return self._exit_code
@@ -129,7 +131,7 @@ class Service:
     def _reload(self) -> None:
         """Reload once for all the signals that have come meanwhile, be they thousands."""
         self._starter.join()
-        while self._is_reload_due.wait():
+        while self._is_reload_due.wait() and not self._is_stopping:
             self._is_reload_due.clear()
             try:
                 self._node.reload()

@@ -240,6 +240,7 @@ def test_a_tree_that_gives_up_ends_the_service_with_an_error(tmp_path, caplog, s
     assert "the supervision tree gave up" in caplog.text
     assert "Traceback" not in caplog.text
     assert not node.is_running
+    wait_until(lambda: "poe-reload" not in {each.name for each in threading.enumerate()})
     with Node(dir=tmp_path / "data", port=None) as again:
         assert again.is_running, "the folder is free again"
 
@@ -291,6 +292,7 @@ def test_whatever_a_start_meets_ends_the_service(tmp_path):
     with pytest.raises(OSError, match="Input/output"):
         Service(node, fail).run()
     assert not node.is_running
+    wait_until(lambda: "poe-reload" not in {each.name for each in threading.enumerate()})
     with Node(dir=tmp_path / "data", port=None) as again:
         assert again.is_running, "the folder is free again"
 
