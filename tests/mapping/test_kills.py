@@ -119,9 +119,9 @@ class World:
             with contextlib.suppress(PoeError), self.connect() as socket:
                 lag = socket.control("group_lag", group="mapping.sort")
                 if all(each["messages"] == 0 for each in lag.values()):
-                    return
+                    return lag
             time.sleep(0.2)
-        pytest.fail(f"it is not done: {lag}; see {self.log.name}")
+        return pytest.fail(f"it is not done: {lag}; see {self.log.name}")
 
     def stored(self, topic):
         with Consumer(f"poe://127.0.0.1:{self.port}", topic) as consumer:
@@ -153,12 +153,13 @@ def check_kills(folder, seed, faults):
             time.sleep(world.rng.uniform(0.05, 0.6))
             world.hurt()
         world.put(300)
-        world.wait_until_done()
+        lag = world.wait_until_done()
         for topic, kind in (("even", 0), ("audit", 0), ("third", 1), ("sort.dead", 2)):
             expected = Counter(range(kind, world.count, 3))
             stored = world.stored(topic)
-            assert not expected - stored, f"{topic}: lost with seed {seed}, {world.faults}"
-            assert not stored - expected, f"{topic}: twice with seed {seed}, {world.faults}"
+            for word, wrong in (("lost", expected - stored), ("twice", stored - expected)):
+                told = f"{topic}: {word} with seed {seed}, {world.faults}, where the lag was {lag}"
+                assert not wrong, f"{told}: {sorted(wrong.elements())}"
     finally:
         world.close()
     return world.faults
