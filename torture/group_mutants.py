@@ -1,6 +1,6 @@
 """Ways to break groups on purpose; otherwise as `mutants.py`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, get_args
 
 from poe.broker.coordinator.group import Group
@@ -23,6 +23,7 @@ GroupMutant = Literal[
     "group-floor-jumps",
     "group-keep-leases",
     "group-two-owners",
+    "group-same-generation",
     "group-forget-failures",
     "group-old-life",
     "group-same-letters",
@@ -94,6 +95,17 @@ def _two_owners(patch: Any) -> None:
         self._grant(each for each in self._target.items() if each[0] not in self._owners)
 
     patch(Ownership, "settle", settle_at_once)
+
+
+def _same_generation(patch: Any) -> None:
+    """Let who gave a unit up, and may keep it after all, begin anew in the same generation."""
+    heartbeat = Ownership.heartbeat
+
+    def hear(self: Any, member: bytes, generation: int, owned: Collection[bytes]) -> Any:
+        kept = self._grants[member].keys() - self._leaving.get(member, set())
+        return heartbeat(self, member, generation, [*owned, *kept])
+
+    patch(Ownership, "heartbeat", hear)
 
 
 def _forget_failures(patch: Any) -> None:
@@ -184,6 +196,7 @@ GROUP_MUTANTS: dict[str, Callable[[Any], None]] = {
     "group-floor-jumps": _floor_jumps,
     "group-keep-leases": _keep_leases,
     "group-two-owners": _two_owners,
+    "group-same-generation": _same_generation,
     "group-forget-failures": _forget_failures,
     "group-old-life": _old_life,
     "group-same-letters": _same_letters,

@@ -8,6 +8,7 @@ after a power cut the end of it may be missing, which those who were answered do
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -427,6 +428,8 @@ class OrderedWorld(World):
         self.commits: list[tuple[int, bytes, int]] = []
         """Where the log was, the unit, and the pointer that was taken."""
         self._first_owner: dict[tuple[bytes, int], int] = {}
+        self._begun: dict[bytes, int] = {}
+        """The newest generation in which somebody has begun to work on each unit."""
         self._pointer = 0
         self.state.set_units(self.units(), self.now_us)
         self.end_step()
@@ -442,8 +445,7 @@ class OrderedWorld(World):
         joined = self.state.join(info, self.now_us)
         self.joined(number)
         if not is_lost:
-            owner.generation = joined.generation
-            owner.owned = set(joined.units)
+            self._begin(owner, joined.units, joined.generation)
         self.end_step()
 
     def leave(self, number: int) -> None:
@@ -473,10 +475,21 @@ class OrderedWorld(World):
         self.hear(number)
         assert not set(told.keep) & set(told.revoke)
         if not is_lost:
-            owner.generation = told.generation
             owner.revoked = set(told.revoke) & owner.owned
-            owner.owned |= set(told.keep)
+            self._begin(owner, told.keep, told.generation)
         self.end_step()
+
+    def _begin(self, owner: Owner, units: Iterable[bytes], generation: int) -> None:
+        """Have a client begin with what it does not work on yet, under a name of its own.
+
+        It numbers what it puts by unit and generation, from the same number on each time.
+        """
+        owner.generation = generation
+        for unit in set(units) - owner.owned:
+            last = self._begun.get(unit, 0)
+            assert generation > last, f"{unit!r} is begun twice in generation {generation}"
+            self._begun[unit] = generation
+        owner.owned |= set(units)
 
     def commit(self, number: int) -> None:
         """Have a client commit on all units, also those of others: only its own are taken."""

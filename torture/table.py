@@ -224,6 +224,7 @@ SCENARIOS = {
                 "group-floor-jumps",
                 "group-keep-leases",
                 "group-two-owners",
+                "group-same-generation",
                 "group-forget-failures",
                 "group-old-life",
                 "group-same-letters",

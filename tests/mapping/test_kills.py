@@ -16,7 +16,7 @@ import pytest
 
 from poe import protocol
 from poe.client import Consumer
-from poe.errors import PoeError
+from poe.errors import PoeError, UnknownGroup
 from poe.protocol import PutId
 from tests.python_process import ROOT, environment
 from torture.server import Server
@@ -33,6 +33,7 @@ class World:
     """
 
     def __init__(self, folder, seed, disk=None, **node_options):
+        self.seed = seed
         self.rng = random.Random(seed)
         self.folder = folder
         self.disk = disk
@@ -127,6 +128,17 @@ class World:
         with Consumer(f"poe://127.0.0.1:{self.port}", topic) as consumer:
             return Counter(json.loads(each.value or b"")["number"] for each in consumer)
 
+    def check(self):
+        """Wait for the mapping to be done; each message is where it belongs, once."""
+        seed = self.seed
+        lag = self.wait_until_done()
+        for topic, kind in (("even", 0), ("audit", 0), ("third", 1), ("sort.dead", 2)):
+            expected = Counter(range(kind, self.count, 3))
+            stored = self.stored(topic)
+            for word, wrong in (("lost", expected - stored), ("twice", stored - expected)):
+                told = f"{topic}: {word} with seed {seed}, {self.faults}, where the lag was {lag}"
+                assert not wrong, f"{told}: {sorted(wrong.elements())}"
+
     def close(self):
         for member in self.members:
             member.send_signal(signal.SIGCONT)
@@ -144,24 +156,25 @@ class World:
         assert not late, f"processes {late} do not end; see {self.log.name}"
 
 
-def check_kills(folder, seed, faults):
+@contextlib.contextmanager
+def made(folder, seed):
+    """A world, which is closed."""
     world = World(folder, seed)
     try:
+        yield world
+    finally:
+        world.close()
+
+
+def check_kills(folder, seed, faults):
+    with made(folder, seed) as world:
         world.put(2000)
         for _ in range(faults):
             world.put(600)
             time.sleep(world.rng.uniform(0.05, 0.6))
             world.hurt()
         world.put(300)
-        lag = world.wait_until_done()
-        for topic, kind in (("even", 0), ("audit", 0), ("third", 1), ("sort.dead", 2)):
-            expected = Counter(range(kind, world.count, 3))
-            stored = world.stored(topic)
-            for word, wrong in (("lost", expected - stored), ("twice", stored - expected)):
-                told = f"{topic}: {word} with seed {seed}, {world.faults}, where the lag was {lag}"
-                assert not wrong, f"{told}: {sorted(wrong.elements())}"
-    finally:
-        world.close()
+        world.check()
     return world.faults
 
 
@@ -171,7 +184,22 @@ def test_nothing_is_lost_or_twice_when_processes_are_killed(tmp_path):
     check_kills(tmp_path, 1, 8)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_nothing_is_lost_where_a_pause_is_taken_back_before_all_have_heard_of_it(tmp_path):
+    with made(tmp_path, 1) as world:
+        for _ in range(20):
+            world.put(600)
+            for _ in range(3):
+                time.sleep(world.rng.uniform(0, 0.1))
+                with world.connect() as socket, contextlib.suppress(UnknownGroup):  # yet
+                    socket.control("group_pause", group="mapping.sort")
+                    time.sleep(world.rng.choice((0, 0.005, 0.02)))
+                    socket.control("group_resume", group="mapping.sort")
+        world.check()
+
+
 if __name__ == "__main__":
     # More than CI has time for: `python -m tests.mapping.test_kills 2 200`.
-    with tempfile.TemporaryDirectory(prefix="poe-kills-") as made:
-        print(check_kills(Path(made), int(sys.argv[1]), int(sys.argv[2])))
+    with tempfile.TemporaryDirectory(prefix="poe-kills-") as made_folder:
+        print(check_kills(Path(made_folder), int(sys.argv[1]), int(sys.argv[2])))

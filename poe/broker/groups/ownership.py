@@ -164,13 +164,16 @@ class Ownership:
     ) -> tuple[list[bytes], list[bytes]]:
         """Take what a member says that it owns; return what it may own, and what it is to give up.
 
-        What it does not name any more of what it is to give up is not its own from now on, unless
-        it was granted in a later generation than the member knows of.
+        What it does not name any more is not its own from now on, unless it was granted in a later
+        generation than the member knows of. Where it is to have that all the same, it is granted
+        anew: it may have been told to give it up, and begins where others might have been.
         """
         claimed = set(owned)
         grants = self._grants[member]
         leaving = self._leaving.get(member, set())
-        released = [unit for unit in leaving if unit not in claimed and grants[unit] <= generation]
+        released = [
+            unit for unit, since in grants.items() if unit not in claimed and since <= generation
+        ]
         for unit in released:
             del grants[unit]
             self._release(unit)

@@ -27,7 +27,7 @@ class Joined(NamedTuple):
     heartbeat_s: float
     session_s: float
     units: Sequence[bytes]
-    """What it owns already; more may follow with its heartbeats."""
+    """What it owns at once; more may follow with its heartbeats."""
     granted: Mapping[bytes, Granted]
     """All of these."""
 
@@ -197,7 +197,7 @@ class GroupState:
         self._progress.forget(units, now_us)
 
     def join(self, info: MemberInfo, now_us: int) -> Joined:
-        """Take a member in; or, of one that is there, what it says of itself now.
+        """Take a member in; or, of one that is there and begins anew, what it says of itself now.
 
         Raises:
             GroupFull: there are `members_max` of them.
@@ -206,7 +206,8 @@ class GroupState:
         self._progress.add(info, replaced, now_us)
         self._progress.settle(now_us)
         options = self.definition.options
-        units, _, granted = self._progress.heartbeat(info.id, 0, ())
+        # One that was there before has dropped what it had.
+        units, _, granted = self._progress.heartbeat(info.id, self.generation, ())
         return Joined(self.generation, options.beat_s, options.session_s, units, granted)
 
     def heartbeat(

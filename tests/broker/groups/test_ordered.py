@@ -199,6 +199,34 @@ def test_a_paused_group_has_its_units_given_up_and_takes_what_was_done():
     assert state.heartbeat(A, told.generation, [], 2 * SECOND).keep == UNITS
 
 
+def test_who_gave_up_what_it_may_keep_after_all_is_granted_that_in_a_new_generation():
+    """Whoever numbers what it puts by unit and generation would use its numbers twice."""
+    state = make()
+    told = state.join(who("a"), 1)
+    state.pause(SECOND)
+    assert state.heartbeat(A, told.generation, UNITS, SECOND).revoke == UNITS
+    state.resume(2 * SECOND)
+    state.expire(2 * SECOND)
+    begun = state.heartbeat(A, told.generation, [], 2 * SECOND)
+    assert begun.keep == UNITS
+    assert begun.granted.keys() == set(UNITS)
+    assert begun.generation > told.generation
+    # What is put under the old one is late, and so is its commit.
+    assert state.ordered.commit(A, told.generation, {b"t-1": (3, b"")}, 2 * SECOND) == {}
+    assert state.ordered.commit(A, begun.generation, {b"t-1": (3, b"")}, 2 * SECOND) == {b"t-1": 3}
+    again = state.heartbeat(A, told.generation, [], 2 * SECOND)  # that answer was lost
+    assert (again.keep, again.generation) == (begun.keep, begun.generation)
+
+
+def test_who_joins_again_begins_in_a_new_generation():
+    state = make()
+    first = state.join(who("a"), 1)
+    second = state.join(who("a"), 2)
+    assert second.units == first.units == UNITS
+    assert second.generation > first.generation
+    assert state.ordered.commit(A, first.generation, {b"t-1": (3, b"")}, 3) == {}
+
+
 def test_positions_of_topics_that_are_away_stay_until_they_are_forgotten():
     state = make()
     snapshot = state.snapshot()
