@@ -353,7 +353,8 @@ class ServerCell(ActorCell):
                 return
             monitor: Monitor = message.monitor
             awaited = self.awaited
-            if type(awaited) is Wait and awaited.monitor is monitor:
+            # A wait whose time is over has given up, although its actor does not know yet.
+            if type(awaited) is Wait and awaited.monitor is monitor and not awaited.is_done:
                 del self.own()[monitor]
                 awaited.finish(message.reason)
                 return

@@ -318,6 +318,25 @@ def test_wait_down_finds_a_down_that_came_while_the_actor_was_busy(system):
     assert log == ["boom"]
 
 
+def test_wait_down_finds_a_down_that_came_in_the_moment_in_which_it_gave_up(system):
+    child = system.start(Puppet)
+    log: list[object] = []
+
+    async def wait(puppet):
+        monitor = puppet.monitor(child)
+        log.append(await puppet.wait_down(monitor, 3.0))
+        log.append(await puppet.wait_down(monitor))
+
+    def end_and_give_up():
+        child.cell.abort("boom")
+        give_up = system.run_queue.timers.pop_due(3.0)
+        give_up()
+
+    system.cast(system.start(Puppet), wait)
+    system.run_outside(end_and_give_up)
+    assert log == [TIMED_OUT, "boom"]
+
+
 # ---- time ---------------------------------------------------------------------------------------
 
 
