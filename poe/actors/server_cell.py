@@ -404,6 +404,14 @@ class ServerCell(ActorCell):
         call.answer(answer)
         if request.op == "resume":
             self._serve_mailbox()
+        elif request.op == "suspend":
+            self._look_through_mailbox()
+
+    def _look_through_mailbox(self) -> None:
+        """Take once more what came while the actor was busy: not all of it waits for `resume`."""
+        mailbox, self.mailbox = self.mailbox, None
+        while mailbox:
+            self.deliver(*mailbox.popleft())
 
     def _serve(self, request: SystemRequest) -> object:
         """Carry out a request and return its answer; what it raises goes to who asked."""

@@ -14,8 +14,10 @@ from poe.actors import (
     StartFailed,
     Stop,
 )
+from poe.actors.message import SystemRequest
 from poe.errors import ActorDead, NameTaken
 from tests.actors.puppet import (
+    Gate,
     Puppet,
     child_of,
     log_of,
@@ -72,6 +74,53 @@ def test_a_suspended_actor_obeys_its_parent(system):
     child = child_of(system, parent, log, trap_exits=True)
     system.suspend(child)
     system.call(parent, lambda puppet, _: puppet.exit(child, "shutdown"))
+    assert log == [("terminate", "shutdown")]
+
+
+def ask_meanwhile(system, ref, *ops):
+    """Send a busy actor requests of the runtime; return their calls."""
+    return [system.run_queue.call_from_outside(ref.cell, SystemRequest(op)) for op in ops]
+
+
+def test_what_was_asked_behind_a_suspend_while_the_actor_was_busy_is_served(system):
+    ref, gate, log = start_blocked(system)
+    system.cast(ref, 1)
+    calls = ask_meanwhile(system, ref, "suspend", "get_state")
+    system.cast(ref, 2)
+    calls += ask_meanwhile(system, ref, "resume", "suspend", "suspend")
+    system.cast(ref, 3)
+    system.cast(gate, "open")
+    assert all(call.is_done for call in calls)
+    assert log == [("gate", "open"), ("cast", 1), ("cast", 2)]
+    system.resume(ref)
+    assert log[3:] == [("cast", 3)]
+
+
+def test_an_actor_that_was_suspended_and_stopped_while_it_was_busy_ends(system):
+    ref, gate, log = start_blocked(system)
+    ask_meanwhile(system, ref, "suspend")
+    late = system.run_queue.call_from_outside(ref.cell, "request")
+    system.run_outside(lambda: system.actors.request_stop(ref.cell, "enough"))
+    later = ask_meanwhile(system, ref, "get_state")
+    system.cast(gate, "open")
+    assert log == [("gate", "open"), ("terminate", "enough")]
+    assert not system.is_alive(ref)
+    assert [type(call.error) for call in (late, *later)] == [ActorDead, ActorDead]
+
+
+def test_an_actor_that_was_suspended_while_it_was_busy_obeys_its_parent(system):
+    log: list[object] = []
+    parent = system.start(Puppet, trap_exits=True)
+    child = child_of(system, parent, log, trap_exits=True)
+    gate = system.start(Gate)
+
+    async def wait(puppet):
+        await puppet.call(gate, "wait", None)
+
+    system.cast(child, wait)
+    ask_meanwhile(system, child, "suspend")
+    system.call(parent, lambda puppet, _: puppet.exit(child, "shutdown"))
+    system.cast(gate, "open")
     assert log == [("terminate", "shutdown")]
 
 
