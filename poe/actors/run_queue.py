@@ -487,6 +487,9 @@ class RunQueue:
                 self._all.remove(reference)
         if self._event_loop is not None:
             self._event_loop.stop()
+        # With so many ends that they are more than a burst, somebody still waits for one.
+        while self.queue:
+            self.run_ready()
 
 
 # Those of the parent are not run here: whoever looked whether they wait might wait for their lock.

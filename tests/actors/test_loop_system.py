@@ -88,6 +88,16 @@ def test_shutdown_answers_a_thread_that_waits_for_a_reply():
     assert reasons == ["killed"]
 
 
+def test_shutdown_tells_of_each_end_however_many_there_are():
+    base, reasons = LoopSystem(), list[object]()
+    refs = [base.start(Puppet) for _ in range(10_000)]
+    for ref in refs:
+        assert ref is not None
+        base.when_ended(ref, reasons.append)
+    base.shutdown()
+    assert reasons == ["killed"] * len(refs)
+
+
 @pytest.mark.parametrize("puppet_class", [Puppet, PinnedPuppet])
 def test_a_call_after_shutdown_fails_at_once(puppet_class):
     base: Any = LoopSystem()
