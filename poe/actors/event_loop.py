@@ -131,12 +131,12 @@ class EventLoop:
         """End the loop and, unless called from it, wait for its thread and close it."""
         if self._is_closed:
             return
-        if self.loop.is_running():
-            self.wake(self.loop.stop)
+        self.wake(self.loop.stop)
         thread = self._thread
         # Of a thread whose start was interrupted nobody can wait for the end.
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join()
-        if not self.loop.is_running():
+        # In the caller's thread it may be between two of its last turns: `run` closes it then.
+        if not self.thread_ident:
             self._is_closed = True
             self.loop.close()

@@ -135,6 +135,19 @@ def test_a_loop_that_is_stopped_twice_ends_its_tasks_all_the_same():
     assert ended == ["task"]
 
 
+def test_a_loop_that_is_stopped_again_between_its_turns_is_closed_by_its_own_thread():
+    class Again(EventLoop):
+        def _end_tasks(self):
+            other = threading.Thread(target=self.stop)
+            other.start()
+            other.join()
+            super()._end_tasks()
+
+    event_loop = Again()
+    event_loop.run(event_loop.stop)
+    assert event_loop.loop.is_closed()
+
+
 @pytest.mark.slow
 def test_a_task_that_has_not_begun_ends_although_another_takes_too_long(monkeypatch):
     monkeypatch.setattr("poe.actors.event_loop._END_S", 1.0)
