@@ -256,8 +256,8 @@ class ThespianBase(simpleSystemBase.ActorSystemBase):  # type: ignore[misc]  # u
     # ---- time, status -------------------------------------------------------------------------
 
     def wakeup_after(self, cell: ThespianCell, period: Any, payload: object) -> None:  # noqa: ANN401
-        """Deliver a `WakeupMessage` to an actor later."""
-        delay_s = to_seconds(period) or 0.0
+        """Deliver a `WakeupMessage` to an actor later; at once where the time has passed."""
+        delay_s = max(0.0, to_seconds(period) or 0.0)
         delay = period if isinstance(period, timedelta) else timedelta(seconds=delay_s)
         message = WakeupMessage(delay, payload)
         timer = self._run_queue.add_timer(delay_s, lambda: cell.post(message, cell.address))

@@ -91,6 +91,11 @@ def test_a_wake_up_comes_with_its_payload(actor_system):
     assert actor_system.ask(sleeper, 0.001, WAIT_S) == "awake"
 
 
+def test_a_wake_up_for_a_time_that_has_passed_comes_at_once(actor_system):
+    sleeper = actor_system.createActor(thespians.Sleeper)
+    assert actor_system.ask(sleeper, -1.0, WAIT_S) == "awake"
+
+
 def test_an_exit_request_ends_the_child_and_tells_the_parent_once(actor_system):
     parent = actor_system.createActor(thespians.Parent)
     child = actor_system.ask(parent, thespians.EchoActor, WAIT_S)
