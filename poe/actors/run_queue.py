@@ -99,8 +99,8 @@ class RunQueue:
     """Runs the actors of one system under one lock.
 
     Any thread may use `run_outside`, `post_from_outside`, `send_from_outside`, `call_from_outside`,
-    `run_ready` and, as these do, `enter`, `drain` and `leave`; the rest belongs to the thread that
-    has entered.
+    `run_ready`, `is_quiet` and, as these do, `enter`, `drain` and `leave`; the rest belongs to the
+    thread that has entered.
     Whenever nobody has, `queue` is empty or the event loop has been told to go on with it.
     """
 
@@ -230,11 +230,14 @@ class RunQueue:
         """Return whether the calling thread is the one that runs actors right now."""
         return self._is_owned() and (self._is_running or _has_entered(sys._getframe(1)))  # noqa: SLF001 - no other way
 
+    @enters
     def is_quiet(self) -> bool:
         """Return whether nothing can happen any more without a message from outside."""
-        return not (
-            self._is_running or self.timers or self.queue or self.pinned or self.works_count
-        )
+        self.enter()  # a timer that rings, or a message that is handled, is nowhere to be seen
+        try:
+            return not (self.timers or self.queue or self.pinned or self.works_count)
+        finally:
+            self.leave()
 
     def entries(self) -> Iterable[Entry]:
         """Return what is on its way; under the lock."""

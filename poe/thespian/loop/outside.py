@@ -86,7 +86,7 @@ class OutsideContext:
             if message is not None:
                 return message
             if deadline_s is None and self._run_queue.is_quiet():
-                return None
+                return self._mailbox.take(0)  # it may have come before all was quiet
             remaining_s = None if deadline_s is None else deadline_s - time.monotonic()
             if remaining_s is not None and remaining_s <= 0:
                 return None

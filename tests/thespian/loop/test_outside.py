@@ -51,6 +51,19 @@ def test_listen_without_a_deadline_waits_for_what_a_timer_will_send(live):
     assert thespians.actor_system_of(live).listen() == "awake"
 
 
+def test_an_answer_that_comes_as_listen_looks_whether_one_can_come_is_heard(live, monkeypatch):
+    system = thespians.actor_system_of(live)
+    echo = system.createActor(thespians.EchoActor)
+    is_quiet = live.run_queue.is_quiet
+
+    def speak_and_be_quiet():
+        system.tell(echo, "answer")
+        return is_quiet()
+
+    monkeypatch.setattr(live.run_queue, "is_quiet", speak_and_be_quiet)
+    assert system.listen() == "answer"
+
+
 def test_the_address_of_an_ended_context_takes_nothing_more(live):
     echo = thespians.actor_system_of(live).createActor(thespians.EchoActor)
     context = live.actors.guests.external_clone()
