@@ -19,7 +19,7 @@ from poe.cli.gateway_arguments import GatewayArguments
 from poe.cli.hangup import tell_hangups
 from poe.cli.log import start_logging
 from poe.cli.sentence import sentence_of
-from poe.errors import CallTimeout, PoeError
+from poe.errors import CallTimeout, PoeError, ProcessStartFailed
 from poe.thespian import ThespianService, loopback_tcp_system
 from poe.thespian.service import NODE_CAPABILITY, SERVICE_NAME
 
@@ -60,6 +60,7 @@ def _pid_of_service(system: Any) -> int:  # noqa: ANN401 - Thespian is untyped
 
     Raises:
         CallTimeout: it does not answer.
+        ProcessStartFailed: it does not get into the node; a token may be wrong.
         ProcessLookupError: it has died already.
     """
     service = system.createActor(ThespianService, globalName=SERVICE_NAME)
@@ -67,6 +68,9 @@ def _pid_of_service(system: Any) -> int:  # noqa: ANN401 - Thespian is untyped
     while time.monotonic() < last_s:
         answer = system.ask(service, {"op": "pid"}, _ASK_AGAIN_S)
         if answer is not None:
+            if (error := answer.get("error")) is not None:
+                report = f"the Thespian service cannot ask the node: {error['message']}"
+                raise ProcessStartFailed(SERVICE_NAME, error["name"], report)
             return int(answer["result"])
         if system.createActor(ThespianService, globalName=SERVICE_NAME) != service:
             raise ProcessLookupError(errno.ESRCH, "the Thespian service has died at once")

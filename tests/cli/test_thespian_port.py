@@ -287,6 +287,28 @@ def test_a_node_with_users_does_not_offer_itself_by_accident(
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize(
+    ("is_there", "why"), [(False, "cannot be read"), (True, "authentication failed")]
+)
+def test_a_token_that_lets_the_service_not_in_is_told_in_a_sentence(
+    users, tmp_path, thespian_port, is_there, why
+):
+    users["token"].unlink()
+    if is_there:
+        users["token"].write_text(UsersFile(tmp_path / "others.toml").token("other", "service"))
+        users["token"].chmod(0o600)
+    options = ("--users", users["users"], "--thespian-port", thespian_port)
+    insecure = ("--thespian-insecure", "--thespian-token", users["token"])
+    run = poe(
+        "serve", "--dir", tmp_path / "data", "--port", 0, *options, *insecure,
+        "--log-level", "critical",
+    )  # fmt: skip
+    assert run.returncode == 1
+    told = complaint(run)
+    assert "the Thespian service cannot ask the node: " in told
+    assert why in told
+
+
 def test_programs_may_do_what_the_service_s_user_may(users, tmp_path, thespian_port):
     options = ("--users", users["users"], "--thespian-port", thespian_port)
     insecure = ("--thespian-insecure", "--thespian-token", users["token"])
