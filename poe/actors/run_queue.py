@@ -415,7 +415,13 @@ class RunQueue:
         event_loop = self._event_loop
         if event_loop is None:
             event_loop = self._make_event_loop()
-            event_loop.start_thread("poe-loop")
+            try:
+                event_loop.start_thread("poe-loop")
+            except RuntimeError:
+                # The system gives no thread. Such a loop would take each timer, and ring none.
+                self._event_loop = None
+                event_loop.stop()
+                raise
         return event_loop
 
     def run(self, started: Callable[[], object]) -> None:

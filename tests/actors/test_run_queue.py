@@ -49,6 +49,20 @@ def test_the_calling_thread_runs_the_actor_itself(live):
     assert ident == threading.get_ident()
 
 
+def test_a_system_that_got_no_thread_for_its_loop_tries_again(live, monkeypatch):
+    def refuse(_thread):
+        msg = "can't start new thread"
+        raise RuntimeError(msg)
+
+    first, second = live.start(Puppet), live.start(Puppet)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        live.cast(first, lambda puppet: puppet.send_after(0, "never"))
+    assert not live.is_alive(first)
+    live.cast(second, lambda puppet: puppet.send_after(0, "awake"))
+    wait_until(lambda: log_of(live, second) == [("info", "awake")])
+
+
 async def sleep_for_no_time(puppet, goes_on):
     while goes_on():
         await puppet.sleep(0)
