@@ -250,16 +250,19 @@ class _Shares:
 
         Raises:
             TooMuchWork: so many wait already.
+            RuntimeError: the system gives this process not even one thread.
         """
         with self._lock:
-            share = self._of.setdefault(cell, _Share())
+            share = self._of.get(cell) or _Share()
             if share.running_count >= WORK_RUNNING_MAX:
                 if share.running_count + len(share.waiting) >= WORK_MAX:
                     raise TooMuchWork(cell.address, WORK_MAX)
                 share.waiting.append(job)
                 return
+            self._threads.submit(partial(self._run, cell, share, job))
+            # Only now: what no thread was given for would never end.
             share.running_count += 1
-        self._threads.submit(partial(self._run, cell, share, job))
+            self._of[cell] = share
 
     def _run(self, cell: ActorCell, share: _Share, job: Callable[[], object]) -> None:
         job()

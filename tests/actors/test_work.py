@@ -8,6 +8,7 @@ import pytest
 from poe.actors import GenServer, LoopSystem, Work
 from poe.actors.work import WORK_RUNNING_MAX, Threads
 from poe.testing import SimulatedClock
+from tests.actors.puppet import Puppet, log_of
 from tests.forks import exit_code_of, fork
 from tests.waiting import wait_until
 
@@ -112,14 +113,10 @@ def test_an_actor_may_wait_for_the_last_of_more_works_than_there_are_threads(
 def test_without_another_thread_those_that_are_there_do_the_work(
     system, worker, begun, done, monkeypatch
 ):
-    def start(_thread):
-        msg = "can't start new thread"
-        raise RuntimeError(msg)
-
     assert system.call(worker, wait_for_it) == "waited"
     wait_until(lambda: done)
     gate = threading.Event()
-    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(threading.Thread, "start", start_none)
     for _ in range(40):  # more than there may be threads
         system.call(worker, gate.wait)
     gate.set()
@@ -128,14 +125,10 @@ def test_without_another_thread_those_that_are_there_do_the_work(
 
 
 def test_once_the_system_gives_threads_again_nothing_waits_for_what_hangs(monkeypatch):
-    def start(_thread):
-        msg = "can't start new thread"
-        raise RuntimeError(msg)
-
     threads, gate, done = Threads("poe-test", 8), threading.Event(), threading.Semaphore(0)
     threads.submit(gate.wait)
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", start)
+        patch.setattr(threading.Thread, "start", start_none)
         for _ in range(4):  # they wait for the one thread that is there
             threads.submit(done.release)
     gate.set()
@@ -145,6 +138,28 @@ def test_once_the_system_gives_threads_again_nothing_waits_for_what_hangs(monkey
     threads.submit(done.release)
     assert done.acquire(timeout=20)
     hangs.set()
+
+
+def test_work_for_which_there_was_no_thread_keeps_no_other_from_one(system, monkeypatch):
+    monkeypatch.setattr("poe.actors.work._shares._threads", Threads("poe-test", 8))
+    puppet = system.start(Puppet)
+    system.run_queue.event_loop()
+
+    def try_in_vain(puppet, _):
+        for _ in range(WORK_RUNNING_MAX):
+            with pytest.raises(RuntimeError, match="new thread"):
+                Work(puppet, do_nothing)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start_none)
+        system.call(puppet, try_in_vain)
+    work = system.call(puppet, lambda puppet, _: Work(puppet, do_nothing))
+    wait_until(lambda: log_of(system, puppet) == [("info", work)])
+
+
+def start_none(_thread):
+    msg = "can't start new thread"
+    raise RuntimeError(msg)
 
 
 def test_work_whose_actor_has_ended_is_told_to_nobody(system, worker):
