@@ -105,6 +105,18 @@ def test_process_that_dies_in_init_fails_the_start(processes):
     assert caught.value.reason == "killed"
 
 
+class DiesAtOnce(Doer):
+    """Takes its process along before it is an actor, as an extension that is imported there may."""
+
+    def __init__(self):
+        os._exit(1)
+
+
+def test_process_that_dies_before_its_actor_is_made_fails_the_start(processes):
+    with pytest.raises(StartFailed):
+        processes.start(DiesAtOnce)
+
+
 def test_killed_inner_supervisor_takes_its_children_along_and_is_restarted(stage):
     system = stage.system
     inner = ChildSpec(

@@ -177,6 +177,9 @@ class HostSystem(ActorTable):
         if self._held is not None and self.main and packet.target == self.main.address.serial:
             self._held.append((packet, route))
             return
+        if packet.op is Op.CREATE:
+            # Before anything of its class is loaded, or run: who made it hears if that kills it.
+            self.remote.send(route, Packet(Op.HELLO, packet.target, os.getpid()))
         try:
             value = decode(self.remote, packet.body) if packet.body else None
         except NotPicklable as error:
@@ -307,7 +310,6 @@ class HostSystem(ActorTable):
             instance = GenServer()
         self.enliven(cell, instance)
         self._spawner = route
-        self.remote.send(route, Packet(Op.HELLO, serial, os.getpid()))
 
     def is_over(self) -> bool:
         """Return whether the main actor has ended and everybody was told."""
