@@ -143,7 +143,8 @@ class Node:
         """Recover the base folder and start the tree; the port is bound when this returns.
 
         Args:
-            system: an actor system to use; by default a new one with a thread of its own.
+            system: an actor system to use, which the node shuts down when it stops, or cannot
+                start; by default a new one with a thread of its own.
 
         Raises:
             OptionError: the folder cannot be used, or there is no Spark for `archive_dir`.
