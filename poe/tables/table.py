@@ -117,8 +117,15 @@ class Table:
         return cls(record, cell)
 
     def as_seen_by(self, actor: GenServer) -> "Table":
-        """Return another actor's view, for instance of a table that came in a message."""
-        return Table(self._record, actor.ref.cell)
+        """Return another actor's view, for instance of a table that came in a message.
+
+        Raises:
+            InvalidTableArgument: the actor lives in another system, which runs beside this one.
+        """
+        cell = actor.ref.cell
+        if cell.system is not self._cell.system:
+            raise InvalidTableArgument("actor", actor, "an actor of the table's system")
+        return Table(self._record, cell)
 
     def __repr__(self) -> str:
         return f"<table {self._record.name or hex(id(self._record))}>"

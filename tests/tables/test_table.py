@@ -400,6 +400,15 @@ def test_a_table_is_not_given_to_its_owner_or_the_dead(system, make, owner, othe
             table.give_away(receiver)
 
 
+def test_a_table_is_seen_by_actors_of_its_system_alone(make):
+    table = make("shared", access=TableAccess.PUBLIC)
+    with LoopSystem(clock=SimulatedClock()) as elsewhere:
+        stranger = elsewhere.start(Puppet)
+        assert stranger is not None
+        with pytest.raises(InvalidTableArgument, match="an actor of the table's system"):
+            table.as_seen_by(stranger.cell.instance)
+
+
 def test_a_table_is_given_and_left_to_actors_of_its_system_alone(system, make, owner):
     """In another one nobody hears of the end of its owner: it would stay for ever."""
     table = make("mine")
