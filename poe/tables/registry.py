@@ -88,7 +88,7 @@ class TableRegistry:
             if heir is None or heir.instance is None:
                 self.remove(record)
             else:
-                self.transfer(record, heir, copied(record.heir_data))
+                self.transfer(record, heir, _copied_if_possible(record.heir_data))
 
     def remove(self, record: TableRecord) -> None:
         """Forget a table and its rows."""
@@ -102,3 +102,11 @@ class TableRegistry:
         del owned[record]
         if not owned:
             del self._owned[record.owner]
+
+
+def _copied_if_possible(data: object) -> object:
+    """Return a copy of what was copied before; who was to hear of an end must not wait for ever."""
+    try:
+        return copied(data)
+    except Exception:  # noqa: BLE001 - a foreign `__deepcopy__`, or it lies too deep
+        return data

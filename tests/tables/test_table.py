@@ -363,6 +363,28 @@ def test_the_heir_inherits_the_table_and_what_goes_with_it(system, make, owner, 
     assert table.owner is None
 
 
+class CopiedOnce:
+    """Can be copied once."""
+
+    count = 0
+
+    def __deepcopy__(self, memo):
+        CopiedOnce.count += 1
+        if CopiedOnce.count > 1:
+            msg = "no copy"
+            raise ValueError(msg)
+        return self
+
+
+def test_an_end_is_told_although_what_goes_with_a_table_cannot_be_copied(
+    system, make, owner, other
+):
+    table, data = make(heir=other), CopiedOnce()
+    system.call(owner, lambda *_: table.set_heir(other, data))
+    end(system, owner)
+    assert log_of(system, other) == [("info", TableTransfer(table, owner, data))]
+
+
 def test_a_crash_passes_tables_on_as_well(system, make, owner, other):
     table = make(heir=other)
     system.cast(owner, lambda _: Stop("boom"))
