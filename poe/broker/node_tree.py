@@ -11,9 +11,9 @@
     │   ├── groups             knows all groups, and starts those that are asked for
     │   └── delayer            puts messages when they are due
     ├── archiver_sup           only with `archive_dir`
+    ├── gatekeeper             only with `users` or `tls_port`: owns who may do what
     ├── cluster_sup            only with `cluster`; see `poe/cluster/tree.py`
     ├── log_sup                only with an engine for it; see `poe/cluster/log/tree.py`
-    ├── gatekeeper             only with `users` or `tls_port`: owns who may do what
     └── listener_sup           rest_for_one; started last, absent without a port
 
 Source: poe_sup.erl, appendix_sup.erl.
