@@ -83,7 +83,8 @@ def show(
     if told.get("full"):
         write_line(f"  full: {_words(told['full'])}")
     for member in told["members"]:
-        write_line(f"member\t{member['name']}\t{_member(member, told['mode'])}")
+        fields = member["name"], _member(member, told["mode"])
+        write_line("\t".join(["member", *map(printable, fields)]))
     hidden = {None, 0} if told["mode"] == "shared" else {None}
     names = {member["id"]: member["name"] for member in told["members"]}
     for unit in told["units"]:
@@ -238,6 +239,6 @@ def _member(member: dict[str, Any], mode: str) -> str:
 
 
 def _words(cells: Any) -> str:  # noqa: ANN401 - as a server tells it
-    if not isinstance(cells, dict):
-        return printable(str(plain(cells)))
-    return ", ".join(f"{key.replace('_', ' ')} {plain(each)}" for key, each in cells.items())
+    if isinstance(cells, dict):
+        cells = ", ".join(f"{key.replace('_', ' ')} {plain(each)}" for key, each in cells.items())
+    return printable(str(plain(cells)))

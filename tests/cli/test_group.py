@@ -66,6 +66,19 @@ def test_a_group_is_shown_with_its_members_and_what_has_happened(node, run, bill
         assert content["units"][0]["unit"] == "orders"
 
 
+def test_what_a_member_calls_itself_neither_breaks_a_line_nor_commands_the_terminal(node, run):
+    """Whoever may read the group may join it, under any name."""
+    node.put_many("orders", VALUES)
+    named = {"group": "billing", "mode": "ordered", "topics": ["orders"]}
+    name = "ann\nmember\t\x1b[2J"
+    node.control("group_join", member=bytes(16), name=name, instance="a\rb", **named)
+    told = run("group", "show", "billing")
+    assert not set(told) & set("\x1b\r")
+    (member,) = (line for line in told.splitlines() if line.startswith("member"))
+    assert member.split("\t")[1] == r"ann\nmember\t\x1b[2J"
+    assert member.endswith(r" (instance a\rb)")
+
+
 def test_lag_is_told_in_messages(run, billing):
     assert run("group", "lag", "billing").startswith("orders\t5 messages\t")
     (row,) = rows(run("group", "lag", "billing", "--format", "json"))
