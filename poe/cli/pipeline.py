@@ -175,15 +175,27 @@ def stop(name: NameArgument, endpoint: Endpoint) -> ExitCode:
     """
     deadline_s = time.monotonic() + _STOP_TIMEOUT_S
     with endpoint.looking() as connection:
+        _state(connection, name)  # a mapping is stopped by another command
         connection.control("pipeline_stop", name=name)
         while time.monotonic() < deadline_s:
-            told = next(each for each in told_pipelines(connection) if each["name"] == name)
-            if told["state"] != "running":
-                write_line(f"{name}\t{told['state']}")
+            if (state := _state(connection, name)) != "running":
+                write_line(f"{name}\t{state}")
                 return ExitCode.OK
             time.sleep(_LOOK_S)
     write_error(f"pipeline {name!r} has not stopped within {_STOP_TIMEOUT_S:.0f} s, and still will")
     return ExitCode.FAILURE
+
+
+def _state(connection: Socket, name: str) -> str:
+    """Return the state of a pipeline.
+
+    Raises:
+        UnknownPipeline: there is none, or the server has forgotten it.
+    """
+    for told in told_pipelines(connection):
+        if told["name"] == name:
+            return str(told["state"])
+    raise UnknownPipeline(name)
 
 
 def told_pipelines(connection: Socket) -> list[dict[str, Any]]:

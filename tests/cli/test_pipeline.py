@@ -105,6 +105,16 @@ def test_stop_waits_until_the_pipeline_has_stopped(server, client):
     assert (run.returncode, run.stdout) == (0, b"ssh\tstopped\n")
 
 
+def test_a_mapping_is_no_pipeline_and_goes_on(server, client):
+    queries = (QueryReport(name="orders", state="running"),)
+    told = PipelineReport(name="m here:7", host="here", pid=7, kind="mapping", queries=queries)
+    client.control("pipeline_report", report=told.as_map())
+    run = poe("pipeline", "stop", "m here:7", port=server.port)
+    assert run.returncode == ExitCode.FAILURE
+    assert complaint(run) == "poe: no pipeline 'm here:7' is running; see `poe pipeline list`"
+    assert not client.control("pipeline_report", report=told.as_map())["stop"]
+
+
 def test_a_wrong_file_is_told_before_spark_is_started(tmp_path):
     pytest.importorskip("pyspark", reason="needs PySpark")
     path = tmp_path / "p.toml"
