@@ -106,6 +106,9 @@ def put(
     At a node of a cluster they go onto a queue across nodes, which is made where there is none,
     unless a topic of that node has the name; else onto that topic.
     """
+    if "-" in messages:
+        msg = "only `poe put QUEUE -` reads lines; with --queue at a node of a cluster"
+        raise typer.BadParameter(msg, param_hint="MESSAGE")
     due_us = time.time_ns() // 1000 + round(delay_s * 1e6)
     with endpoint.connect() as connection:
         found = connection.find_topic(topic, is_queue=True)

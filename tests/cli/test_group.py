@@ -392,6 +392,12 @@ def test_work_without_a_byte_is_told_as_such(run):
     assert "message 2 is empty" in run("queue", "put", "jobs", "a", "", "--delay", 1, code=2)
 
 
+def test_a_dash_is_no_work(node, run):
+    """Elsewhere it stands for standard input, and was put as a message."""
+    assert "only `poe put QUEUE -` reads lines" in run("queue", "put", "jobs", "-", code=2)
+    assert node.control("topics") == []
+
+
 def test_a_program_is_run_for_each_message(node, tmp_path):
     last = node.put_many("jobs", [b"one", b"two", b"three"])
     program = (
