@@ -29,7 +29,7 @@ from poe.cli.output import (
 from poe.cli.sentence import sentence_of
 from poe.errors import CorruptRecord, NotATopic, PoeError, UnknownTopic
 from poe.protocol import FOLLOW_WAIT_S, Socket
-from poe.protocol.envelope import decode
+from poe.protocol.envelope import opened
 from poe.record import POINTER_MAX
 
 Row: TypeAlias = tuple[int, bytes, int]
@@ -316,7 +316,7 @@ def _plain_encoder(
 
 def _unwrapped(record: Row) -> Row:
     pointer, message, ordinal = record
-    return pointer, decode(message).value or b"", ordinal
+    return pointer, opened(message).value or b"", ordinal
 
 
 def _join(records: list[Row], is_first: bool) -> bytes:  # noqa: FBT001 - as `_encoder` says
@@ -329,7 +329,7 @@ def _as_json(record: Row, *, partition: int | None, has_envelope: bool) -> bytes
     content: dict[str, object] = {} if partition is None else {"partition": partition}
     content |= {"ordinal": ordinal, "pointer": pointer}
     if has_envelope:
-        found = decode(message)
+        found = opened(message)
         content |= {} if found.key is None else _text("key", found.key)
         headers = {name: _text("value", value) for name, value in (found.headers or {}).items()}
         content |= {"headers": headers} if headers else {}

@@ -116,3 +116,15 @@ def test_a_topic_with_partitions_is_read_and_put_onto_without_an_option(node):
     assert "--partition" in run("read", "t", "--follow", code=2)
     assert "--partition" in run("read", "t", "--pointer", 1, code=2)
     assert "2 partitions" in run("read", "t", "--partition", 2, code=2)
+
+
+def test_what_is_no_envelope_is_read_as_it_is(node):
+    """As of topics that were adopted with envelopes, and have none: they could not be read."""
+    node.create_topic("t", envelope=True)
+    run = runner(poe, node)
+    run("put", "t", "first")
+    node.put("t", b"plain")
+    run("put", "t", "last")
+    assert run("read", "t") == "first\nplain\nlast\n"
+    rows = [json.loads(line) for line in run("read", "t", "--format", "json").splitlines()]
+    assert [each["message"] for each in rows] == ["first", "plain", "last"]
