@@ -5,6 +5,7 @@ no other: any user of the machine may listen on a port that a node has left.
 """
 
 import os
+from ipaddress import ip_address
 from pathlib import Path
 
 from poe.cli.node_place import TOKEN_FILE, node_folder
@@ -23,7 +24,7 @@ def administrator_token(server: Server, folder: str | None) -> Path | None:
         server: on this machine, or it has none.
         folder: the node's; None: where a node looks for its own.
     """
-    if not _is_loopback(server.host):
+    if not _is_here(server.host):
         return None
     try:
         path = node_folder(folder) / TOKEN_FILE
@@ -47,8 +48,12 @@ def asks_who(server: Server) -> bool:
     return False
 
 
-def _is_loopback(host: str) -> bool:
+def _is_here(host: str) -> bool:
+    """Return whether who connects to a host reaches this machine alone.
+
+    That is so of all addresses, too: a server may listen there by a variable that both read.
+    """
     try:
-        return host == "localhost" or is_loopback(host)
+        return host == "localhost" or is_loopback(host) or ip_address(host).is_unspecified
     except ValueError:
         return False

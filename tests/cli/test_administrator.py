@@ -54,6 +54,12 @@ def test_another_machine_is_not_shown_the_token(folder, listening, host):
     assert administrator_token(Server(host, listening.port), str(folder)) is None
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_where_a_server_listens_on_all_addresses_is_this_machine(folder, listening, host):
+    """As by POE_HOST, where one environment serves a server and its clients."""
+    assert administrator_token(Server(host, listening.port), str(folder))
+
+
 def test_without_a_file_there_is_no_administrator(tmp_path, listening):
     assert administrator_token(listening, str(tmp_path)) is None
 
