@@ -10,6 +10,7 @@ import select
 from collections.abc import Iterator
 
 from poe.cli.interrupt import Interrupt
+from poe.protocol.frames import FRAME_MAX
 
 _CHUNK_BYTES = 256 * 1024
 
@@ -53,6 +54,7 @@ class LineBatches:
         self._skip_empty = skip_empty
         self._keep_ends = keep_ends
         self._unfinished: list[bytes] = []
+        self._unfinished_bytes = 0
         self._line_number = 0
 
     def burst(self) -> Iterator[list[bytes]]:
@@ -69,9 +71,16 @@ class LineBatches:
             if newline:
                 yield from self._messages(b"".join([*self._unfinished, head]).split(b"\n"), b"\n")
                 self._unfinished.clear()
+                self._unfinished_bytes = 0
             # Joined only when the line is complete: one of many pieces costs no more.
             if tail:
                 self._unfinished.append(tail)
+                self._unfinished_bytes += len(tail)
+            if self._unfinished_bytes > FRAME_MAX:
+                # No request holds it: it is refused before more of it fills the memory.
+                self.is_at_end = True
+                yield from self._messages([b"".join(self._unfinished)], b"")
+                return
             if not select.select([self._descriptor], [], [], 0)[0]:
                 return
 

@@ -78,6 +78,14 @@ def test_a_line_longer_than_a_read_is_one_line(tmp_path):
         os.close(descriptor)
 
 
+def test_a_line_that_no_request_holds_is_given_up_early_and_not_kept_to_its_end(monkeypatch):
+    """As of a file that has no lines at all, which filled the memory."""
+    monkeypatch.setattr("poe.cli.line_batches.FRAME_MAX", 1000)
+    found, batches = lines_of(b"", [b"a\n", *[b"x" * 600] * 9])
+    assert found == [b"a", b"x" * 1200]
+    assert (batches.is_at_end, batches.read_bytes) == (True, 1202)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_the_lines_and_drops_the_unfinished_one(number):
     receiver, sender = os.pipe()
