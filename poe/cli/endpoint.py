@@ -82,18 +82,21 @@ class Endpoint:
                 yield connection
 
     @contextmanager
-    def looking(self) -> Iterator[protocol.Socket]:
+    def looking(self, timeout_s: float = LOOK_TIMEOUT_S) -> Iterator[protocol.Socket]:
         """Connect for a look, which changes nothing and has a short time limit.
+
+        Args:
+            timeout_s: more of groups: a node of a cluster may have to ask another one, for 20 s.
 
         Raises:
             ConnectFailed: nobody listens there, or it does not answer as a server of Poe does.
         """
-        server, connection = self._reach(LOOK_TIMEOUT_S)
+        server, connection = self._reach(timeout_s)
         with connection:
             try:
                 yield connection
             except CallTimeout as error:
-                reason = f"what listens there gave no answer within {LOOK_TIMEOUT_S:g} s"
+                reason = f"what listens there gave no answer within {timeout_s:g} s"
                 raise server.unreachable(reason) from error
             except RemoteProtocolError as error:
                 if connection.is_usable:  # a refusal that a server of Poe has sent

@@ -10,7 +10,7 @@ import typer
 
 from poe.cli.argument import number, topic_name
 from poe.cli.delete import says_yes
-from poe.cli.endpoint import Endpoint
+from poe.cli.endpoint import CALL_TIMEOUT_S, Endpoint
 from poe.cli.endpoint_options import asks_server
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, is_terminal, write_error, write_line
@@ -57,7 +57,7 @@ def list_groups(
     endpoint: Endpoint,
 ) -> None:
     """List groups, one a line: name, mode and topics."""
-    with endpoint.looking() as connection:
+    with endpoint.looking(CALL_TIMEOUT_S) as connection:
         for each in connection.control("groups"):
             if output_format is Format.JSON:
                 write_json(each)
@@ -74,7 +74,7 @@ def show(
     endpoint: Endpoint,
 ) -> None:
     """Show a group: its state, members, units, and what has happened lately, and why."""
-    with endpoint.looking() as connection:
+    with endpoint.looking(CALL_TIMEOUT_S) as connection:
         told = connection.control("group", group=group)
     if output_format is Format.JSON:
         write_json(told)
@@ -105,7 +105,7 @@ def lag(
     endpoint: Endpoint,
 ) -> None:
     """Show how far behind a group is in each unit: messages, and seconds since the oldest came."""
-    with endpoint.looking() as connection:
+    with endpoint.looking(CALL_TIMEOUT_S) as connection:
         units = connection.control("group_lag", group=group)
     for unit, told in sorted(units.items()):
         if output_format is Format.JSON:

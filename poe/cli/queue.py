@@ -14,7 +14,7 @@ import typer
 
 from poe.cli.argument import choice, named_as_typed, number, topic_name
 from poe.cli.delete import says_yes
-from poe.cli.endpoint import Endpoint
+from poe.cli.endpoint import CALL_TIMEOUT_S, Endpoint
 from poe.cli.endpoint_options import asks_server, complete_topic
 from poe.cli.exit_code import ExitCode
 from poe.cli.group import GroupArgument, write_json
@@ -276,7 +276,7 @@ def dead(
 
     Of a queue across nodes it shows what the nodes of --url hold: name all of them.
     """
-    with endpoint.looking() as connection:
+    with endpoint.looking(CALL_TIMEOUT_S) as connection:
         told = connection.control("group", group=group)
         topic = dead_letter_topic(group, told["options"])
         if _is_queue(connection, topic):

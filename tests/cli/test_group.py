@@ -10,10 +10,13 @@ from types import SimpleNamespace
 import pytest
 
 from poe.broker.appendix.hybrid_clock import HybridClock
+from poe.broker.requests.log_groups import _LIST_S, _PATIENCE_S
+from poe.cli import endpoint
 from poe.cli.work import _Programs
 from poe.client import Consumer, Queue
 from poe.client.group.redrive import redrive
 from poe.client.producer.murmur2 import murmur2
+from poe.protocol.client import open_socket
 from poe.protocol.envelope import decode, encode
 from tests.broker.damaged_group import damage_group
 from tests.broker.nodes import connect, read_by_next
@@ -83,6 +86,21 @@ def test_lag_is_told_in_messages(run, billing):
     assert run("group", "lag", "billing").startswith("orders\t5 messages\t")
     (row,) = rows(run("group", "lag", "billing", "--format", "json"))
     assert (row["unit"], row["position"], row["messages"]) == ("orders", billing, 5)
+
+
+def test_a_look_at_groups_waits_as_long_as_a_node_may_ask_another_one(run, billing, monkeypatch):
+    """Else a node that waits for who coordinates was said to be none that answers."""
+    limits = []
+
+    def opened(server, limit_s):
+        limits.append(limit_s)
+        return open_socket(server, limit_s)
+
+    monkeypatch.setattr(endpoint, "open_socket", opened)
+    for command in (("list",), ("show", "billing"), ("lag", "billing")):
+        run("group", *command)
+    run("queue", "dead", "billing")
+    assert min(limits[:4]) > max(_PATIENCE_S, _LIST_S)
 
 
 def test_a_group_is_moved_and_a_dry_run_tells_what_would_be(run, billing):
