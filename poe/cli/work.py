@@ -121,14 +121,20 @@ class _Programs:
             "JOB_ORDINAL": str(job.ordinal),
             "JOB_ATTEMPTS": str(job.attempts),
         }
-        # In a session of its own: Ctrl-C is for us, and the program is to end its work.
-        program = subprocess.Popen(  # noqa: S603 - it is what the user has asked for
-            self._command,
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, **variables},
-            start_new_session=True,
-        )
+        try:
+            # In a session of its own: Ctrl-C is for us, and the program is to end its work.
+            program = subprocess.Popen(  # noqa: S603 - it is what the user has asked for
+                self._command,
+                stdin=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**os.environ, **variables},
+                start_new_session=True,
+            )
+        except OSError as error:  # no `#!` in it, gone meanwhile, or no room for another process
+            told = f"{self._command[0]!r} cannot be run ({error.strerror})"
+            write_error(told)
+            job.nack(reason=told)
+            return
         self._running.add(program)
         _, errors = program.communicate(job.value or b"")
         self._running.discard(program)

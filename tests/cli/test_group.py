@@ -469,6 +469,25 @@ def test_a_message_is_done_though_nobody_reads_what_its_program_says(monkeypatch
             _Programs(["sh", "-c", "echo said >&2"]).run(job)  # type: ignore[arg-type]
 
 
+def test_a_program_that_cannot_be_run_is_told_in_a_sentence_as_the_reason_of_its_message(
+    tmp_path, capsys
+):
+    """As a script without `#!`."""
+    program = tmp_path / "job"
+    program.write_text("echo done\n")
+    program.chmod(0o755)
+    reasons = []
+
+    def nack(*, reason):
+        reasons.append(reason)
+
+    job = SimpleNamespace(topic=b"jobs", pointer=1, ordinal=0, attempts=0, value=b"x", nack=nack)
+    _Programs([str(program)]).run(job)  # type: ignore[arg-type]
+    told = f"{str(program)!r} cannot be run (Exec format error)"
+    assert reasons == [told]
+    assert capsys.readouterr().err == f"poe: {told}\n"
+
+
 def test_a_program_that_is_not_there_is_refused(run):
     assert "is no program" in run("work", "jobs", "--", "no-such-program", code=2)
 
