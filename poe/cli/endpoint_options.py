@@ -76,14 +76,18 @@ def asks_server(command: Callable[..., T]) -> Callable[..., T]:
 
 
 def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the topics of the server whose names go on so, for a shell; none without a server."""
+    """Return the topics of the server whose names go on so, for a shell; none without a server.
+
+    A topic of several partitions and these are both told: commands take the one or the other.
+    """
     try:
         given = {name: context.params.get(name) for name in _OPTIONS}
         endpoint = endpoint_of(given, may_ask=False)
         with endpoint.connect(_COMPLETE_TIMEOUT_S) as connection:
-            names = [topic_text(topic) for topic in connection.topics()]
+            topics = {*connection.topics(), *connection.topic_names()}
     except PoeError:
         return []
+    names = map(topic_text, sorted(topics))
     return [name for name in names if name.startswith(incomplete)][:_COMPLETED_MAX]
 
 

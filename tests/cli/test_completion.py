@@ -104,6 +104,14 @@ def test_topics_of_a_running_server_are_completed(shell, home, server):
     assert wanted in typed(shell, home, b"poe read unmi\t", wanted, POE_PORT=str(server.port))
 
 
+def test_a_topic_of_several_partitions_is_completed_by_its_own_name_too(server):
+    poe("topic", "create", "wide", "--partitions", 2, port=server.port)
+    poe("put", "wide", "x", "--partition", 1, port=server.port)
+    words = {"COMP_WORDS": "poe read wid", "COMP_CWORD": "2"}
+    run = poe("", port=server.port, _POE_COMPLETE="complete_bash", **words)
+    assert run.stdout.split() == [b"wide", b"wide-1"]
+
+
 def test_without_a_server_there_are_no_topics_and_no_words(home):
     run = poe(
         "",
