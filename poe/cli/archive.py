@@ -69,7 +69,7 @@ def archive(  # noqa: PLR0913 - options of a command line
     from poe.spark.broker_segments import BrokerSegments  # noqa: PLC0415
     from poe.spark.folder_segments import FolderSegments  # noqa: PLC0415
     from poe.spark.server_options import for_tasks  # noqa: PLC0415
-    from poe.spark.session import apart_from_interrupts, session  # noqa: PLC0415
+    from poe.spark.session import apart_from_interrupts, started_session  # noqa: PLC0415
 
     open_segments: OpenSegments = partial(
         BrokerSegments,
@@ -79,7 +79,7 @@ def archive(  # noqa: PLR0913 - options of a command line
     )
     if path is not None:
         open_segments = partial(FolderSegments, str(path.absolute()))
-    start_spark = partial(session, "poe archive", master, **SETTINGS)
+    start_spark = partial(started_session, "poe archive", master, **SETTINGS)
     archived = partial(archive_topics, open_segments, [os.fsdecode(topic)], to, start_spark)
     outcomes = apart_from_interrupts(archived)
     failed = [each for each in outcomes if each.failure]

@@ -25,7 +25,7 @@ from poe.errors import PoeError, StorageError
 from poe.spark.archive import CountDue, archive_topics
 from poe.spark.folder_segments import FolderSegments
 from poe.spark.planning import SegmentRange
-from poe.spark.session import session
+from poe.spark.session import started_session
 from poe.storage import POINTER_MAX, Archive, SharedFolder
 from poe.topic_name import topic_text
 
@@ -105,7 +105,7 @@ def _archive(base: str, topics: list[str], to: Path, count_due: CountDue) -> boo
     A folder that is away is not made, as its disk may only not be mounted; and that is no failure,
     after which the topics of others would wait: the node starts this program again when it is back.
     """
-    start_spark = partial(session, "poe archive", **_SETTINGS)
+    start_spark = partial(started_session, "poe archive", **_SETTINGS)
     try:
         Archive.existing(to)
     except StorageError as error:

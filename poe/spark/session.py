@@ -13,9 +13,13 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, TypeVar
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships no type hints
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from poe.errors import ConfigError
 from poe.spark.data_source import PoeDataSource
+from poe.spark.reason import reason_of
 
 if TYPE_CHECKING:  # it needs packages that only clients of Spark Connect have
     from pyspark.sql.connect.session import SparkSession as ConnectSession
@@ -54,6 +58,19 @@ def session(app_name: str = "poe", master: str = "local[2]", **config: str) -> S
         spark.sparkContext.addPyFile(str(_zipped_package()))
     register(spark)
     return spark
+
+
+def started_session(app_name: str, master: str = "local[2]", **config: str) -> SparkSession:
+    """Return a session for a command, as `session`.
+
+    Raises:
+        ConfigError: Spark does not start.
+    """
+    try:
+        return session(app_name, master, **config)
+    except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+        msg = f"Spark does not start ({reason_of(error)}); it needs Java 17 or later, and a master"
+        raise ConfigError(msg) from error
 
 
 def apart_from_interrupts(work: Callable[[], T]) -> T:

@@ -181,6 +181,17 @@ def test_the_command_says_what_is_wrong(tmp_path):
     assert "a server's folder" in run.stderr
 
 
+def test_a_master_that_is_none_is_told_in_a_sentence(tmp_path):
+    with Node(dir=tmp_path / "node", port=None, count_limit=10, check_interval=0.01) as node:
+        put_segments(node, 1)
+    command = ("archive", TOPIC, "--to", tmp_path / "archive", "--path", tmp_path / "node")
+    run = poe(*command, "--master", "local[x]")
+    assert (run.returncode, run.stdout) == (2, "")
+    told = run.stderr.splitlines()[-1]
+    assert told.startswith("poe: Spark does not start (")
+    assert "Could not parse Master URL: 'local[x]'" in told
+
+
 def test_spark_reads_store_and_archive_as_one_table(tmp_path, spark):
     base, archive_dir = str(tmp_path / "node"), tmp_path / "archive"
     with Node(dir=base, port=None, count_limit=10, check_interval=0.01) as node:

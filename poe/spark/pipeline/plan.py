@@ -4,7 +4,6 @@ Tables are views of the session while a plan is made, and only then: the views o
 were made at once could mix, and a query would find other sources in its checkpoint than it has.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
@@ -18,14 +17,10 @@ from poe.spark.pipeline.definitions import AVAILABLE_NOW, TOPIC_FORMAT, Sink, So
 from poe.spark.pipeline.parsing import parse
 from poe.spark.pipeline.pipeline import Pipeline
 from poe.spark.put_batches import check_columns
+from poe.spark.reason import reason_of
 from poe.spark.server_options import names_server
 from poe.spark.write_options import WriteOptions
 
-_REASON_MAX = 1000
-_RAISED = re.compile(
-    r'^  File "([^"\n]+)", line (\d+).*\n(?:    .*\n)*(\w[\w.]*(?::.*)?)$', re.MULTILINE
-)
-"""The end of a Python traceback within a text: its innermost frame, and the error."""
 _making = Lock()
 
 
@@ -155,23 +150,3 @@ def _telling(place: str) -> Iterator[None]:
         yield
     except Exception as error:
         raise InvalidPipeline(place, reason_of(error)) from error
-
-
-def reason_of(error: BaseException) -> str:
-    """Return what an error says to a person: without stacks and plans.
-
-    Of a Python function that failed, wherever Spark has run it, its error and its line.
-    """
-    told = str(error).partition("\n\nJVM stacktrace:")[0].partition("\n\tat ")[0]
-    raised = _RAISED.findall(told)
-    if raised:
-        path, line, what = raised[-1]
-        return f"{what} ({path}, line {line})"[:_REASON_MAX]
-    lines: list[str] = []
-    for line in told.splitlines():
-        if line.startswith(("'", "+-", "=== Streaming Query", "== Physical")) and lines:
-            break
-        if line.strip():
-            lines.append(line.strip())
-    kind = "" if type(error).__module__.startswith("pyspark") else f"{type(error).__name__}: "
-    return (kind + " ".join(lines))[:_REASON_MAX]

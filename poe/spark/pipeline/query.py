@@ -15,8 +15,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from poe.actors import GenServer, Reason, Stop, Work, is_orderly
 from poe.errors import QueryFailed
 from poe.protocol.pipeline_report import QueryReport
-from poe.spark.pipeline.plan import reason_of
 from poe.spark.pipeline.progress import PROGRESS
+from poe.spark.reason import reason_of
 
 LOOK_S: Final = 0.5
 STOP_S: Final = 60.0

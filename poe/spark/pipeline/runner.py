@@ -17,18 +17,17 @@ from functools import partial
 from typing import Any, Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships no type hints
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from poe.actors import SHUTDOWN, LoopSystem
-from poe.errors import ActorDead, ConfigError, InvalidPipeline, PipelineRunning
+from poe.errors import ActorDead, InvalidPipeline, PipelineRunning
 from poe.protocol.pipeline_report import PipelineReport, QueryReport
 from poe.spark.pipeline.pipeline import BACKOFF_MAX_S, Pipeline
-from poe.spark.pipeline.plan import reason_of, writer
+from poe.spark.pipeline.plan import writer
 from poe.spark.pipeline.progress import PROGRESS, BrokerLink, Known, Progress, supervisor_name
 from poe.spark.pipeline.query import STOP_S, Query
 from poe.spark.server_options import parse_servers
-from poe.spark.session import apart_from_interrupts, session
+from poe.spark.session import apart_from_interrupts, started_session
 from poe.supervision import (
     Backoff,
     ChildSpec,
@@ -111,11 +110,8 @@ def _start_spark(pipeline: Pipeline, options: RunOptions) -> SparkSession:
         **pipeline.config,
         **options.config,
     }
-    try:
-        spark = apart_from_interrupts(partial(session, pipeline.name, options.master, **config))
-    except (PySparkException, OSError, RuntimeError) as error:
-        msg = f"Spark does not start ({reason_of(error)}); it needs Java 17 or later, and a master"
-        raise ConfigError(msg) from error
+    start = partial(started_session, pipeline.name, options.master, **config)
+    spark = apart_from_interrupts(start)
     for path in pipeline.py_files:
         spark.sparkContext.addPyFile(path)
     return spark

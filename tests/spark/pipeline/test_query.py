@@ -13,10 +13,10 @@ from poe.protocol.server import Server
 from poe.spark import Pipeline
 from poe.spark.pipeline import progress as progress_module
 from poe.spark.pipeline import query
-from poe.spark.pipeline.plan import reason_of
 from poe.spark.pipeline.progress import BrokerLink, Known
 from poe.spark.pipeline.query import lag_s
 from poe.spark.pipeline.runner import PipelineSup
+from poe.spark.reason import reason_of
 from tests.waiting import wait_until
 
 
