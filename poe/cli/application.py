@@ -74,6 +74,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
             code = application(args=arguments, prog_name="poe", standalone_mode=False)
     except KeyboardInterrupt:
         return interrupt.exit_code
+    except SystemExit as ended:
+        # So typer ends where nobody reads its help any more.
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        return ExitCode.OK
     except (typer.TyperException, PoeError, OutputFailed, OSError) as error:
         return _tell(error)
     # typer turns KeyboardInterrupt into 130, whatever the signal was.

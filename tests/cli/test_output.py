@@ -79,7 +79,8 @@ def test_all_closed_streams_do_not_reach_the_connection(server):
 
 
 def test_a_reader_that_has_gone_is_no_failure(server):
-    for arguments in (("put", "t", "one"), ("read", "t"), ("topics",), ("status",)):
+    commands = ("put", "t", "one"), ("read", "t"), ("topics",), ("status",), ("--help",)
+    for arguments in (*commands, ("serve", "--help")):
         with Background(*arguments, port=server.port) as command:
             command.process.stdout.close()
             assert command.process.wait(DEADLINE_S) == 0
