@@ -17,6 +17,7 @@ from poe.cli.output import (
     OutputFailed,
     ReaderGone,
     discard,
+    escape_what_has_no_character,
     occupy_closed_descriptors,
     write_error,
     write_line,
@@ -66,6 +67,7 @@ _COMMANDS: Final = {
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; errors are told on stderr in one sentence."""
     occupy_closed_descriptors()
+    escape_what_has_no_character()
     # Before: an interrupt that is raised while modules are loaded may get lost there.
     application = _application(sys.argv[1:] if arguments is None else arguments)
     interrupt = Interrupt()

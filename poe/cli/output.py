@@ -7,6 +7,7 @@ import contextlib
 import os
 import select
 import sys
+from io import TextIOWrapper
 from typing import TextIO
 
 _CLOSED = "it is closed"
@@ -75,6 +76,15 @@ def discard(stream: TextIO | None) -> None:
     if stream is not None:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def escape_what_has_no_character() -> None:
+    """Have standard output escape what its encoding has not, as standard error does.
+
+    Ours is UTF-8 in any locale; typer writes its help as the locale says.
+    """
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def occupy_closed_descriptors() -> None:

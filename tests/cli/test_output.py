@@ -78,6 +78,12 @@ def test_all_closed_streams_do_not_reach_the_connection(server):
     assert poe("read", "t", port=server.port).stdout == b"one\n"
 
 
+def test_help_is_shown_in_a_locale_that_has_not_all_of_its_characters():
+    run = poe("put", "--help", PYTHONIOENCODING="latin-1")
+    assert (run.returncode, run.stderr) == (0, b"")
+    assert rb"poes://\u2026 for TLS" in b" ".join(run.stdout.split())
+
+
 def test_a_reader_that_has_gone_is_no_failure(server):
     commands = ("put", "t", "one"), ("read", "t"), ("topics",), ("status",), ("--help",)
     for arguments in (*commands, ("serve", "--help")):
