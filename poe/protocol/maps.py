@@ -68,7 +68,10 @@ def unpack_map(
     try:
         fields = msgpack.unpackb(body, list_hook=hook, object_hook=hook, **limits)
     except (ValueError, msgpack.UnpackException) as error:
-        msg = f"{what} is no valid msgpack: {str(error) or type(error).__name__}"
+        told = str(error) or type(error).__name__
+        msg = f"{what} is no valid msgpack: {told}"
+        if count_max >= 0 and ("max_array_len" in told or "max_map_len" in told):
+            msg = f"{what} has a list or map of more than {count_max} items; send fewer at a time"
         raise RemoteProtocolError(msg) from error
     if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
         msg = f"{what} must be a map with text keys"

@@ -91,6 +91,15 @@ def test_bytes_that_are_no_msgpack_are_said_to_be_that(request_class, body):
         request_class.decode(memoryview(body))
 
 
+@pytest.mark.parametrize("kind", [list, dict.fromkeys])
+def test_too_many_items_are_told_with_how_many_there_may_be(kind):
+    """As of messages that are put for later: they were said to be no valid msgpack."""
+    many = kind(map(str, range(CONTROL_COUNT_MAX + 1)))
+    body = msgpack.packb({"op": "x", "id": 1, "a": many})
+    with pytest.raises(RemoteProtocolError, match=r"more than 16384 items; send fewer at a time"):
+        ControlRequest.decode(memoryview(body))
+
+
 @pytest.mark.parametrize("name", ["op", "id"])
 def test_argument_names_that_are_taken_are_not_sent(name):
     with pytest.raises(LocalProtocolError, match="names are taken"):
