@@ -17,7 +17,7 @@ from poe.cli.endpoint_options import asks_server, complete_topic
 from poe.cli.option_help import field_docstrings
 from poe.cli.output import counted, is_terminal, write_line
 from poe.cli.parameters import option, with_parameters
-from poe.errors import NotATopic, OptionError
+from poe.errors import NotATopic, OptionError, UnknownTopic
 from poe.option import allowed
 from poe.protocol import DescribedPartition, DescribedTopic
 from poe.topic_name import topic_text
@@ -105,7 +105,13 @@ def adopt(
     """
     given = _given(properties)
     with endpoint.connect() as connection, named_as_typed(given):
-        _tell(connection.adopt_topic(topic, **given), output_format)
+        try:
+            adopted = connection.adopt_topic(topic, **given)
+        except UnknownTopic as error:
+            name = topic_text(topic)
+            allowed = f"how many of {name}-0, {name}-1 … there are, or 1 for {name} itself"
+            raise OptionError("--partitions", given.get("partitions", 1), allowed) from error
+        _tell(adopted, output_format)
 
 
 @asks_server

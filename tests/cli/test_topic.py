@@ -66,6 +66,16 @@ def test_topics_are_adopted(run, node):
     assert "already" in run("topic", "adopt", "t", "--partitions", 2, code=1)
 
 
+def test_who_adopts_what_is_not_there_is_told_to_say_how_many_there_are(run, node):
+    """And not to put onto the topic, after which nothing could be adopted."""
+    for number in range(2):
+        node.put(f"t-{number}", b"1")
+    told = "use how many of t-0, t-1 … there are, or 1 for t itself"
+    assert f"option '--partitions' is 1; {told}" in run("topic", "adopt", "t", code=2)
+    assert told in run("topic", "adopt", "t", "--envelope", code=2)
+    assert "is 3; use how many" in run("topic", "adopt", "nope", "--partitions", 3, code=2)
+
+
 def test_groups_to_keep_messages_for_are_named(run, node):
     run("topic", "create", "t", "--keep-unread", "a,b", "--keep-unread", "c")
     assert node.describe("t").properties.keep_unread == ("a", "b", "c")
