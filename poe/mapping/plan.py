@@ -8,6 +8,7 @@ grant, which is never given twice, not even after a power cut has set back the l
 two plans with different bounds can have the same numbers.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -225,6 +226,7 @@ def puts_of(
     topic has is what the plan says, since it may have grown.
     """
     sent = []
+    sequences: Counter[bytes] = Counter()  # a partition may be put onto by its own name, too
     for topic, put in sorted(decided.puts.items()):
         target = targets[topic]
         count = plan.spread.get(topic_key(topic), 1)
@@ -232,10 +234,9 @@ def puts_of(
         batch = None if topic in decided.own else decided.batch
         for name, part in _parts(put, names, plan.number):
             messages = _encoded(part, batch) if target.has_envelope else part.values
-            sent += [
-                Sent(name, PutId(producer, plan.number, sequence), piece)
-                for sequence, piece in enumerate(_pieces(messages))
-            ]
+            for piece in _pieces(messages):
+                sent.append(Sent(name, PutId(producer, plan.number, sequences[name]), piece))
+                sequences[name] += 1
     return sent
 
 

@@ -4,7 +4,9 @@ import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 import pytest
 
 from poe.errors import UnknownPlan
-from poe.mapping.plan import Plan, Trial
+from poe.mapping.decision import Put
+from poe.mapping.message import Columns
+from poe.mapping.plan import Decided, Plan, Target, Trial, puts_of
 
 PLAN = Plan(
     life=1,
@@ -46,3 +48,17 @@ def test_what_is_no_plan_is_told_before_anything_is_done_with_it(place, value):
 def test_what_is_cut_off_or_something_else_is_no_plan(content):
     with pytest.raises(UnknownPlan):
         Plan.decode(content)
+
+
+def test_what_goes_onto_a_topic_and_onto_a_partition_of_it_by_name_has_different_numbers():
+    """The second one would be taken for stored: it would be lost."""
+    batch = Columns(b"source", [1, 2, 3], [b"1", b"2", b"3"])
+    puts = {b"t": Put([0], [b"1"], None, None), b"t-0": Put([1, 2], [b"2", b"3"], None, None)}
+    targets = {b"t": Target((b"t-0", b"t-1"), False), b"t-0": Target((b"t-0",), False)}
+    plan = Plan(life=1, number=2, first=0, last=3, count=3)
+    sent = puts_of(plan, b"p" * 16, Decided(batch, puts), targets)
+    assert [(each.topic, list(each.messages)) for each in sent] == [
+        (b"t-0", [b"1"]),
+        (b"t-0", [b"2", b"3"]),
+    ]
+    assert [(each.put_id.epoch, each.put_id.sequence) for each in sent] == [(2, 0), (2, 1)]
