@@ -178,20 +178,6 @@ class Doors:
             work.close()
             self.close()
 
-    def start(self, start: str) -> int | None:
-        """Return behind which pointer a unit begins in which the group has never been.
-
-        None where the unit is to go before that is known.
-        """
-        if start == "oldest":
-            return 0
-        try:
-            told = self._until_done(lambda s: s.control("group", group=self._place.group))
-        except Over:
-            self.close()
-            return None
-        return max(0, int(told["created_us"]) - 1)
-
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()

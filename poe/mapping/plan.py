@@ -2,10 +2,10 @@
 
 A plan is the data of a commit of its group, which is fenced: so whoever owns a partition next does
 the same batch again, with the same numbers, and what is stored already is told by these. Strategy
-of the numbers: producer = mapping, unit and *life*, epoch = number of the plan, sequence = which
-put of the batch onto that topic. A life is one ownership of a unit, told by the generation of its
-grant, which is never given twice, not even after a power cut has set back the log of groups: no
-two plans with different bounds can have the same numbers.
+of the numbers: producer = mapping, its group, unit and *life*, epoch = number of the plan, sequence
+= which put of the batch onto that topic. A life is one ownership of a unit, told by the generation
+of its grant, which a group never gives twice, not even after a power cut has set back the log of
+groups: no two plans with different bounds can have the same numbers.
 """
 
 from collections import Counter
@@ -161,14 +161,14 @@ def _are(fields: Sequence[object], kinds: Sequence[Any]) -> bool:
     return len(fields) == len(kinds) and all(map(isinstance, fields, kinds))
 
 
-def producer_of(mapping: str, unit: bytes, life: int) -> bytes:
+def producer_of(mapping: str, group_us: int, unit: bytes, life: int) -> bytes:
     """Return under which name a life of a unit puts.
 
-    Up to the life the name stays the same, by which topics know to forget lives that are over.
+    Up to the life the name stays the same, by which topics know to forget lives that are over. They
+    are those of one group, which `group_us` tells from others of its name.
     """
-    family = blake2b(
-        b"%s\0%s" % (mapping.encode("utf-8", "surrogateescape"), unit), digest_size=_FAMILY_BYTES
-    ).digest()
+    name = mapping.encode("utf-8", "surrogateescape")
+    family = blake2b(b"%s\0%d\0%s" % (name, group_us, unit), digest_size=_FAMILY_BYTES).digest()
     return _PINNED + family + (life % (1 << 8 * _LIFE_BYTES)).to_bytes(_LIFE_BYTES)
 
 

@@ -87,13 +87,21 @@ class Station:
 class Run:
     """One ownership of a unit by this process: made by the membership, used up by one worker."""
 
-    def __init__(self, station: Station, place: Place, position: Sequence[object] | None) -> None:
+    def __init__(
+        self,
+        station: Station,
+        place: Place,
+        position: Sequence[object] | None,
+        group_us: int,
+    ) -> None:
+        """Begin; `group_us` is when the group was made."""
         self.station = station
         self.place = place
         self.signals = Signals()
         self.is_used = False
         self.status = Status(place.unit, tally=station.tally)
         self._position = position
+        self._group_us = group_us
         self._judges: tuple[RuleSet, Judge] | None = None
 
     def work(self) -> bool:
@@ -114,13 +122,12 @@ class Run:
         doors = Doors(place, station.rules, self.status, self.signals, station.tell)
         match self._position:
             case [int(pointer), bytes(data)]:
-                grant = Grant(place.unit, place.generation, pointer, data)
+                pass
             case _:
-                start = doors.start(station.rules.start)
-                if start is None:
-                    return True
-                grant = Grant(place.unit, place.generation, start)
-        self.status.pointer = grant.pointer
+                is_oldest = station.rules.start == "oldest"
+                pointer, data = 0 if is_oldest else max(0, self._group_us - 1), b""
+        grant = Grant(place.unit, place.generation, pointer, data, self._group_us)
+        self.status.pointer = pointer
         unit = Unit(
             station.rules.name,
             grant,

@@ -156,6 +156,10 @@ class Grant(NamedTuple):
     data: bytes = b""
     """The last owner's plan; nothing where there was none, or somebody has set the position."""
 
+    group_us: int = 0
+    """When the group was made. One of the same name, at another node or made later, has lives of
+    its own, and may put onto the same topics."""
+
 
 class _Over(Exception):
     """The ownership ends here."""
@@ -387,7 +391,7 @@ class Unit:
 
     def _store(self, plan: Plan, judged: Judged) -> Work:
         targets = yield Describe(_wanted(judged.decided), plan.spread)
-        producer = producer_of(self._mapping, self._grant.unit, plan.life)
+        producer = producer_of(self._mapping, self._grant.group_us, self._grant.unit, plan.life)
         puts = puts_of(plan, producer, judged.decided, targets)
         if puts:
             yield Store(puts)

@@ -194,6 +194,8 @@ class Units:
         self._station = station
         self._start = start
         self._runs: dict[bytes, Run] = {}
+        self._group_us: int | None = None
+        """When the group was made; None: it was not asked since it was joined."""
         self._opening: asyncio.Task[Any] | None = None
         self._renewing: asyncio.Task[None] | None = None
         options = {
@@ -243,14 +245,17 @@ class Units:
         for unit in revoke:
             if unit in self._runs:
                 self._runs[unit].signals.leave.set()
+        if granted and self._group_us is None:
+            self._group_us = int((await self._membership.ask("group"))["created_us"])
         new = [unit for unit in granted if unit not in self._runs]
         for unit in new:
+            assert self._group_us is not None
             topic, _, position = granted[unit]
             station, membership = self._station, self._membership
             # The worker begins at the node that has told the member so.
             servers, generation = self._servers.all, membership.generation
             place = Place(servers, station.group, membership.id, generation, unit, topic)
-            self._runs[unit] = run = Run(station, place, position)
+            self._runs[unit] = run = Run(station, place, position, self._group_us)
             self._start(run)
         return bool(new)
 
@@ -259,6 +264,7 @@ class Units:
         for run in self._runs.values():
             run.signals.end()
         self._runs.clear()
+        self._group_us = None
 
     def failed(self, error: PoeError) -> None:
         """Note that the group could not be asked; it is asked again."""

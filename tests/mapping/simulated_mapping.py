@@ -303,9 +303,9 @@ class World:
         return Columns(b"source", pointers, [b"%d" % each for each in pointers])
 
 
-def unpinned(mapping: str, unit: bytes, life: int) -> bytes:
+def unpinned(mapping: str, group_us: int, unit: bytes, life: int) -> bytes:
     """Return a producer's name that topics forget."""
-    return b"own\0" + plans.producer_of(mapping, unit, life)[4:]
+    return b"own\0" + plans.producer_of(mapping, group_us, unit, life)[4:]
 
 
 def _key(put: Sent) -> tuple[bytes, int, int]:

@@ -3,10 +3,11 @@
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 import pytest
 
-from poe.errors import UnknownPlan
+from poe.errors import ProducerFenced, UnknownPlan
 from poe.mapping.decision import Put
 from poe.mapping.message import Columns
-from poe.mapping.plan import Decided, Plan, Target, Trial, puts_of
+from poe.mapping.plan import Decided, Plan, Target, Trial, producer_of, puts_of
+from poe.storage.segment.producers import Producers
 
 PLAN = Plan(
     life=1,
@@ -62,3 +63,12 @@ def test_what_goes_onto_a_topic_and_onto_a_partition_of_it_by_name_has_different
         (b"t-0", [b"2", b"3"]),
     ]
     assert [(each.put_id.epoch, each.put_id.sequence) for each in sent] == [(2, 0), (2, 1)]
+
+
+def test_a_life_shuts_out_earlier_ones_of_its_group_alone():
+    """One that was made anew may count lives from before, as behind a clock that was set back."""
+    producers = Producers()
+    producers.add((producer_of("m", 1_000, b"unit", 9), 1, 0), 1)
+    with pytest.raises(ProducerFenced):
+        producers.find((producer_of("m", 1_000, b"unit", 8), 1, 0))
+    assert producers.find((producer_of("m", 900, b"unit", 8), 1, 0)) is None

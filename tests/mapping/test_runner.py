@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from socket import socket
 from time import time_ns
 
 import pytest
@@ -20,7 +19,7 @@ from poe.mapping.judge import Judge
 from poe.mapping.plan import Plan
 from poe.mapping.rule import Call, OnError, Route, Rule, Source
 from poe.mapping.runner import Runner
-from poe.mapping.station import Run, RunOptions, Station
+from poe.mapping.station import RunOptions
 from poe.mapping.unit import Read
 from poe.mapping.watch import Watch
 from poe.protocol import socket as connect
@@ -413,17 +412,6 @@ def test_rules_that_a_batch_is_at_are_closed_only_behind_it(server, names, monke
         put(server, source, [3])
         wait_until(lambda: stored(server, target) == [1, 2, 3], 20)
     assert seen == [[1], [1, 2, 3]]
-
-
-def test_a_unit_that_is_to_go_while_its_group_cannot_be_asked_where_to_begin_goes(names):
-    source = names[0].encode()
-    with socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        server = Server(*nobody.getsockname())
-        place = Place([server], "mapping.m", b"m" * 16, 1, source, source)
-        one = Run(Station(place.servers, rules(names, start="newest"), OPTIONS), place, None)
-        one.signals.leave.set()
-        assert one.work() is True
 
 
 def test_a_topic_that_is_made_only_now_is_read_as_it_was_made(server, names):

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -195,6 +195,22 @@ def test_what_is_tried_again_unordered_waits_on_a_replicated_topic(topic):
         wait_until(lambda: len(numbers(topic, "b", "even")) == 5, 60)
     assert numbers(topic, "b", "even") == [0, 2, 6, 8, 4]
     topic.wait_same("m.retry")
+
+
+def test_what_mappings_of_one_name_at_several_nodes_put_onto_one_topic_is_all_there(three):
+    """Each node has a group of its own, and a topic of that name: who began first lost all."""
+    three["a"].create_topic("even", replicas=3)
+    three.wait_same("even")
+    for name in "ab":
+        three.create_own(name, "t")
+    with ExitStack() as running:
+        for round_number, name in enumerate("abab"):
+            if round_number < 2:
+                running.enter_context(Runner(RULES, url(three, name), OPTIONS))
+            count = 10 * (round_number + 1)
+            put(three, name, range(count - 10, count))
+            wait_until(lambda: len(numbers(three, "c", "even")) == count // 2, 20)  # noqa: B023 - at once
+    assert numbers(three, "c", "even") == list(range(0, 40, 2))
 
 
 def test_a_source_of_one_node_alone_is_refused_where_others_are_to_go_on(three):
