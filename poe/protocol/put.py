@@ -56,9 +56,11 @@ _pack_put_header = Struct(">IHI").pack
 PRODUCER_SIZE = 16
 """Bytes of a producer's name."""
 PUT_ID_SIZE = PRODUCER_SIZE + 8
-DELAYED_PRODUCER: Final = b"poe.delayed".ljust(PRODUCER_SIZE, b"\0")
-"""Under which a node puts delayed messages: a number of a client's among its own would have it take
-messages for stored that are not."""
+DELAYED_PREFIX: Final = b"poe.delayed"
+"""Begin of the names under which nodes put delayed messages: a number of a client's among a node's
+own would have it take messages for stored that are not."""
+DELAYED_PRODUCER: Final = DELAYED_PREFIX.ljust(PRODUCER_SIZE, b"\0")
+"""That of a node on its own topics."""
 
 _QUEUE_PUT = Struct(">BI")
 _COPIES_MAX = 255
@@ -132,7 +134,7 @@ def check_client_producer(producer: bytes) -> None:
     Raises:
         RemoteProtocolError: it is.
     """
-    if producer == DELAYED_PRODUCER:
+    if producer.startswith(DELAYED_PREFIX):
         msg = "producer poe.delayed is the node's own; use 16 random bytes"
         raise RemoteProtocolError(msg)
 

@@ -17,7 +17,7 @@ from poe.errors import (
     SequenceGap,
 )
 from poe.protocol import IN_FLIGHT_MAX, LastPut, PutId, PutReply, SequencedPutRequest
-from poe.protocol.put import DELAYED_PRODUCER
+from poe.protocol.put import DELAYED_PREFIX, DELAYED_PRODUCER
 from poe.storage.segment.producers import PRODUCERS_FULL_COUNT, WINDOW_COUNT
 from tests.broker.nodes import connect, read_by_frames
 from tests.broker.server_process import ServerProcess
@@ -154,10 +154,11 @@ def test_the_last_put_on_a_topic_that_nobody_can_have_is_refused(node, client):
             client.last_put(name, PRODUCER)
 
 
-def test_no_client_numbers_its_puts_as_the_node_does(node, client):
+@pytest.mark.parametrize("producer", [DELAYED_PRODUCER, DELAYED_PREFIX + b"of it"])
+def test_no_client_numbers_its_puts_as_the_node_does(node, client, producer):
     """The node would take its own delayed messages for stored, and they would be lost."""
     client.write("t", [b"a"])
-    forged = put(0, DELAYED_PRODUCER, epoch=2**32 - 1)
+    forged = put(0, producer, epoch=2**32 - 1)
     with pytest.raises(RemoteProtocolError, match=r"poe\.delayed"):
         client.copy("t", 0, client.read("t", 0, 1)[0][0], "u", forged)
     with pytest.raises(RemoteProtocolError, match=r"poe\.delayed"):

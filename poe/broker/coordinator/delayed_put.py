@@ -32,7 +32,7 @@ from poe.errors import (
     UnknownTopic,
 )
 from poe.protocol import IndexedRecords, PutId
-from poe.protocol.put import DELAYED_PRODUCER
+from poe.protocol.put import DELAYED_PREFIX, DELAYED_PRODUCER, PRODUCER_SIZE
 from poe.storage import Clock
 from poe.topic_properties import partition_of
 
@@ -103,8 +103,9 @@ class DelayedPut(GenServer):
         partitions = self._partitions(topic)
         if topic not in partitions:
             return await self._move(batch, partitions)
+        producer = self._producer(topic)
         if is_repeated or number is None:
-            last = await self._handler.last_put(topic, DELAYED_PRODUCER)
+            last = await self._handler.last_put(topic, producer)
             newest = Number(0, 0) if last is None else Number(last.epoch, last.sequence)
             if number is not None and last is not None and number <= newest:
                 return Stored(None)
@@ -119,13 +120,25 @@ class DelayedPut(GenServer):
             await self._handler.put(DELAYED_TOPIC, [encode_intent(batch, number)])
             self._batch = batch = replace(batch, is_written=True)
         try:
-            await self._handler.put(topic, messages, None, PutId(DELAYED_PRODUCER, *number))
+            await self._handler.put(topic, messages, None, PutId(producer, *number))
         except UnderCopies as error:  # a queue has it, and makes more copies by itself
             logger.warning("what is due for queue %r: %s", topic, error)
         except SequenceGap:  # the topic was made anew meanwhile, or a power cut has set it back
             await self._handler.put(DELAYED_TOPIC, [encode_void(topic, number)])
             return Voided()
         return Stored(None if is_repeated else Number(number.epoch, number.sequence + 1))
+
+    def _producer(self, topic: bytes) -> bytes:
+        """Return the name under which this node puts onto a topic.
+
+        Onto a replicated one others put, too, and each counts for itself: there it is that of the
+        log, which nobody else has.
+        """
+        properties = self._handler.routes.properties
+        holder = None if properties is None else properties.holder(topic)
+        if properties is None or holder is None or not holder.properties.is_replicated:
+            return DELAYED_PRODUCER
+        return (DELAYED_PREFIX + properties.of(DELAYED_TOPIC).id)[:PRODUCER_SIZE]
 
     def _partitions(self, topic: bytes) -> tuple[bytes, ...]:
         """Return where what waits for a topic is put: it may have been made with partitions since.

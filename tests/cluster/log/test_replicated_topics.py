@@ -81,6 +81,17 @@ def test_a_sequenced_put_is_stored_once_whichever_node_gets_it(three):
         assert three.values(name) == [b"0", b"1", b"2"]
 
 
+def test_what_several_nodes_put_later_onto_one_topic_is_all_there(three):
+    """Each has numbers of its own: of two nodes one took for stored what it had not put."""
+    three["a"].create_topic("t", replicas=3)
+    three.wait_same()
+    for number, name in enumerate("abab"):
+        three[name].control("queue_put", topic=b"t", messages=[b"%d" % number], due_us=1)
+        wait_until(lambda: len(three.values("a")) > number, 20)  # noqa: B023 - it is called at once
+        three.wait_same()
+    assert three.values("a") == [b"0", b"1", b"2", b"3"]
+
+
 def test_a_put_whose_acknowledgement_is_lost_is_stored_once_and_answered(three):
     three["a"].create_topic("t", replicas=3)
     three.log.acks_to_lose = 3
