@@ -11,8 +11,10 @@ Any thread may use it; what it is told of brokers comes from the topic's actor.
 import itertools
 import logging
 import threading
+from array import array
 from collections import deque
 from collections.abc import Sequence
+from hashlib import blake2b
 
 from poe.client.producer.accumulator import Accumulator
 from poe.client.producer.batch import Batch, Owner, batches_of, bytes_of, size_of
@@ -36,6 +38,8 @@ from poe.client.producer.worker_record import WorkerRecord
 from poe.client.spool.spooler import Part, Spooler
 from poe.errors import BrokerDown, Dropped, PoeError, SecurityError
 from poe.errors.short_text import short_repr
+from poe.protocol import PutId
+from poe.protocol.put import PRODUCER_SIZE
 
 _log = logging.getLogger(__name__)
 
@@ -265,8 +269,8 @@ class TopicQueues:
             chosen = some_of(messages, places)
             part = Batch(queue, batch.begun_s)
             part.places = part.living_count = count = len(chosen)
-            # On Poe each partition is a topic, so that all of them may use the number `put_id`.
-            outgoing = OutgoingBatch(topic, number, chosen, put_id, bytes_of(chosen))
+            own_id = put_id if count == len(messages) else _part_id(put_id, places)
+            outgoing = OutgoingBatch(topic, number, chosen, own_id, bytes_of(chosen))
             parts.append(Part(queue, part, outgoing))
             placed.append((Delivery(part, count, count), places))
         if split.failed:
@@ -513,6 +517,19 @@ class TopicQueues:
             if any(queue.partition == partition for queue in worker.queues):
                 return worker.info(self.topic)
         return None
+
+
+def _part_id(put_id: PutId | None, places: Sequence[int]) -> PutId:
+    """Return the number of these messages of a batch from the spool.
+
+    On Poe each partition is a topic, so that a part needs none among the others. But a later life
+    may share the batch out in another way, and no partition is to take that for what it has.
+    """
+    assert put_id is not None
+    which = array("Q", places).tobytes()
+    return put_id._replace(
+        producer=blake2b(put_id.producer + which, digest_size=PRODUCER_SIZE).digest()
+    )
 
 
 def buffered_of(delivery: Delivery) -> Buffered | list[Buffered | Failed]:

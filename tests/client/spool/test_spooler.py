@@ -517,6 +517,40 @@ def test_a_partition_that_was_assigned_has_only_what_was_not_answered_sent_again
     assert [each.partition for each in delivery.result(0)] == [1, 0]
 
 
+@pytest.mark.parametrize("stored", [0, 1])
+def test_a_batch_that_a_kill_has_shared_out_in_another_way_loses_nothing(stored):
+    """By its number alone, what a partition gets then would be taken for what it has."""
+
+    def otherwise(_topic, _key, _partitions):
+        return stored
+
+    world = unassigned_world(picker=by_key)
+    call(world, [(b"one", b"a"), (b"zero", b"b")])
+    world.time.advance(1.0)
+    world.life.learn()
+    world.life.connect(world.servers)
+    world.life.links[stored].run()
+    options = {"knows_partitions": False, "picker": otherwise}
+    world.life = Life(world.disk.copy("boot"), world.time, **options)
+    world.life.learn()
+    world.deliver()
+    assert {each.value for server in world.servers for each in server.log} == {b"a", b"b"}
+
+
+def test_a_batch_that_a_kill_has_shared_out_in_the_same_way_is_stored_once():
+    world = unassigned_world(picker=by_key)
+    call(world, [(b"one", b"a"), (b"zero", b"b")])
+    world.time.advance(1.0)
+    world.life.learn()
+    world.life.connect(world.servers)
+    world.life.links[1].run()
+    options = {"knows_partitions": False, "picker": by_key}
+    world.life = Life(world.disk.copy("boot"), world.time, **options)
+    world.life.learn()
+    world.deliver()
+    assert [[each.value for each in server.log] for server in world.servers] == [[b"b"], [b"a"]]
+
+
 def test_an_answer_that_comes_while_a_partition_is_chosen_has_none_chosen_twice():
     chosen = []
 
