@@ -6,7 +6,8 @@ topic of its producer. It reports where its rows lie there, and the driver commi
 
 1. plan: the ranges of all tasks, in the order of the partitions, are put onto the staging topic,
    as put (producer, epoch, 0). Of a repeat the server tells where the first plan lies: that counts,
-   and what else was staged is of no more use.
+   and what else was staged is of no more use. It is synced, with what was staged, before anything
+   is copied, whatever `ack` says.
 2. copy: the server copies each range onto its topic, as put (producer, epoch, n) with n = 0, 1 … on
    each topic. The last put of the producer tells how many of them are there already.
 3. finish: that all is done is put behind the plan, as put (producer, epoch, 1): it is what a replay
@@ -210,6 +211,9 @@ class Staging:
         put_id = PutId(self.producer, epoch, _PLAN)
         check = self._check(server)
         pointer = server.call(Socket.write, self.topic, [message], put_id, check=check)
+        if not (self.is_temporary or server.are_several):
+            # A power cut may not take it and leave what is copied by it: a repeat has another plan.
+            self._sync(server)
         check = self._check(server, reaching=pointer)
         found = server.call(Socket.read, self.topic, pointer - 1, 1, check=check)
         if not found:

@@ -1,13 +1,18 @@
 """The commit protocol against a real server, without Spark: it may end anywhere and begin anew."""
 
 from contextlib import suppress
+from functools import partial
 from itertools import count
+from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from poe import Node
+from poe.broker import LocalRequest
+from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import (
     ConnectFailed,
     InvalidTopicName,
@@ -15,7 +20,8 @@ from poe.errors import (
     RangeGone,
     ReservedTopic,
 )
-from poe.protocol import Socket
+from poe.protocol import PutId, Socket
+from poe.protocol.removed import Removed
 from poe.protocol.server import Server
 from poe.spark.retrying_socket import RetryingSocket
 from poe.spark.staging import Staging
@@ -23,6 +29,8 @@ from poe.storage import POINTER_MAX
 from tests.broker.nodes import address, connect, stored
 from tests.broker.server_process import ServerProcess
 from tests.waiting import wait_until
+from torture.layers.simulated_disk import SimulatedDisk
+from torture.simulated_node import SimulatedNode
 
 pytestmark = pytest.mark.spark
 
@@ -251,6 +259,69 @@ def test_a_server_that_shows_only_what_is_synced_is_written_to(tmp_path, is_temp
         client.control("sync")
         assert stored(node, b"a") == [b"1", b"2"]
         assert stored(node, b"b") == [b"3"]
+
+
+class SimulatedServer:
+    """A node on a simulated disk, as a driver sees it that is killed when it has copied something.
+
+    It begins with the node, and is used up with the copy.
+    """
+
+    are_several = False
+
+    def __init__(self, node):
+        self._node = node
+
+    def call(self, method, *args, check=None, **kwargs):
+        del check
+        return getattr(self, method.__name__)(*args, **kwargs)
+
+    def control(self, op, **arguments):
+        return self._node.control(op, **arguments)
+
+    def trim(self, topic, pointer):
+        return self.control("trim", topic=topic, pointer=pointer)
+
+    def last_put(self, topic, producer):
+        return self.control("last_put", topic=topic, producer=producer)
+
+    def removed(self, _topic, _pointer):
+        return Removed((), 0)
+
+    def write(self, topic, messages, put_id=None):
+        ref = self._node.start_client(LocalRequest)
+        put = partial(RequestHandler.put, topic=topic, messages=messages, put_id=put_id)
+        return self._node.system.call(ref, put, None)
+
+    def read(self, topic, pointer, limit):
+        found = [each for each in self._node.read_all()[topic] if each[0] > pointer]
+        return found[:limit]
+
+    def copy(self, source, pointer, last, topic, put_id):
+        named = dict(zip(PutId._fields, put_id, strict=True))
+        self.control("copy", source=source, pointer=pointer, last=last, topic=topic, **named)
+        self.control("sync", topic=topic)
+        raise DriverKilled
+
+
+def test_a_power_cut_in_the_middle_of_a_commit_takes_no_plan_of_which_something_is_copied():
+    """A repeat would put another one, of which what is copied would be taken for the begin."""
+    for seed in range(10):
+        disk = SimulatedDisk()
+        node = SimulatedNode(disk, "flushed", 100)
+        staging = Staging.of_producer("p", None)
+        rows = [b"%d" % number for number in range(9)]
+        for size in (2, 3, 4, 5, 6, 9, 9):
+            server: Any = SimulatedServer(node)
+            staging.open(server)
+            parts = [rows[at : at + size] for at in range(0, 9, size)]
+            ranges = staging.stage(server, [(b"t", each) for each in reversed(parts)])
+            with suppress(DriverKilled):
+                staging.commit(server, 0, ranges)
+            node.abandon(partial(disk.cut_power, Random(seed)))
+            node.start()
+        assert sorted(message for _, message in node.read_all()[b"t"]) == rows, seed
+        node.stop()
 
 
 class ServerThatLeaves(RetryingSocket):
