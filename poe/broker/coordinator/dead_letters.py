@@ -24,6 +24,7 @@ from poe.errors import (
     InvalidEnvelope,
     InvalidMessage,
     PoeError,
+    ProducerFenced,
     PutTooLarge,
     RepeatedPut,
     SequenceGap,
@@ -33,6 +34,7 @@ from poe.errors import (
 from poe.protocol import PutId, envelope
 from poe.topic_properties import TopicProperties
 
+_EPOCH_MAX = (1 << 32) - 1
 _BYTES_MAX = 8 * 1024 * 1024
 _COUNT_MAX = 1000
 _PUT_S = 5.0
@@ -70,8 +72,8 @@ class DeadLetters:
     async def bury(self, now_us: int, write: Callable[[], Awaitable[None]]) -> None:
         """Put all that is dying onto the topic, and write that it is dead; nothing within `wait_s`.
 
-        Where the topic was made anew meanwhile, or a power cut has set it back, it expects other
-        numbers; those are written first.
+        Where the topic was made anew meanwhile, or a power cut has set it back, or the log of the
+        group, it expects other numbers; those are written first.
 
         Raises:
             PoeError: that is not possible now; it is to be tried again.
@@ -82,8 +84,9 @@ class DeadLetters:
                 with contextlib.suppress(RepeatedPut):  # it is there, though the log has lost that
                     await self._put(dying)
             except PoeError as error:
-                if isinstance(error, SequenceGap) and dying.sequence:
-                    shared.renumber_dying(now_us)
+                newest = _epoch_there(error, dying)
+                if newest is not None:
+                    shared.renumber_dying(now_us, newest)
                     await write()
                     continue
                 self._pause_s = min(2 * self._pause_s or _PAUSE_S, _PAUSE_MAX_S)
@@ -188,6 +191,16 @@ class DeadLetters:
             return True
         topic = properties.holder(unit) or properties.find(unit)
         return topic is None or topic.properties.envelope
+
+
+def _epoch_there(error: PoeError, dying: Dying) -> int | None:
+    """Return behind which epoch a topic takes what it refuses now; None: it is tried as it is."""
+    match error:
+        case SequenceGap() if dying.sequence:
+            return dying.epoch
+        case ProducerFenced(newest_epoch=newest) if newest < _EPOCH_MAX:
+            return newest
+    return None
 
 
 def dead_letter(dying: Dying, pointer: int, message: bytes, *, is_enveloped: bool) -> bytes:

@@ -90,9 +90,9 @@ class DeadLetters:
             return None
         return dying
 
-    def renumber(self, now_us: int) -> None:
-        """Begin an epoch with those that are to be put: the topic knows nothing of this one."""
-        self.begin_epoch(max(self._epoch + 1, seconds(now_us)))
+    def renumber(self, now_us: int, epoch: int) -> None:
+        """Begin an epoch with those that are to be put, behind one that their topic knows of."""
+        self.begin_epoch(max(self._epoch + 1, epoch + 1, seconds(now_us)))
         self._journal.note(["renumbered", self._epoch])
 
     def begin_epoch(self, epoch: int) -> None:

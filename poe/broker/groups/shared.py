@@ -371,9 +371,9 @@ class Shared:
         if buried is not None:
             self._count_done(buried.unit, buried.after, buried.last)
 
-    def renumber_dying(self, now_us: int) -> None:
-        """Number what is dying anew, since the dead letter topic expects other numbers."""
-        self._letters.renumber(now_us)
+    def renumber_dying(self, now_us: int, epoch: int = 0) -> None:
+        """Number what is dying anew: the dead letter topic takes it behind an epoch alone."""
+        self._letters.renumber(now_us, epoch)
 
     def why_nothing(self, member: bytes) -> GroupError | None:
         """Return what keeps messages from a member; None where there are none for it.

@@ -25,6 +25,8 @@ from poe.storage.segment.producers import WINDOW_COUNT
 from tests.broker.nodes import read_by_next
 
 ANN, BOB = (bytes([number]) * 16 for number in (1, 2))
+BEHIND_2026_US = 4 * 365 * 24 * 3600 * 1_000_000
+"""Groups count their lives from then on."""
 
 
 class Leases(GenServer):
@@ -255,6 +257,37 @@ def test_dead_letters_that_are_there_hold_up_no_others_though_a_power_cut_has_ta
     sim.advance(1)
     assert queue.unit()["dying_ranges"] == 0
     assert len(read_by_next(sim.node, b"workers.dead")) == count + 1
+
+
+def test_a_dead_letter_is_put_though_a_power_cut_has_set_back_the_log_and_the_clock_with_it(queue):
+    """Their topic knows of a later epoch; they were tried again in an earlier one, for good."""
+    sim = queue.sim
+
+    def bury(count):
+        for _ in range(count):
+            lease, _ = queue.ask(ANN, limit=1)
+            failed = Failed(lease.id, lease.after, lease.last, "dead", None, "bad")
+            queue.ask(ANN, limit=0, failed=[failed])
+
+    sim.wall.offset_us = BEHIND_2026_US
+    queue.put(3)
+    queue.join(ANN)
+    sim.stop()
+    log, copy = sim.folder / "topics" / "poe.groups", sim.folder / "before"
+    shutil.copytree(log, copy)
+    sim.start()
+    queue.join(ANN)
+    bury(1)
+    sim.stop()
+    shutil.rmtree(log)
+    copy.rename(log)
+    sim.wall.offset_us -= 3_600_000_000
+    sim.start()
+    queue.join(ANN)
+    bury(3)
+    assert queue.unit()["dying_ranges"] == 0
+    letters = [envelope.decode(each) for _, each in read_by_next(sim.node, b"workers.dead")]
+    assert [each[1] for each in letters] == [b"0", b"0", b"1", b"2"]
 
 
 def test_a_topic_of_dead_letters_that_refuses_them_is_not_tried_with_each_request(queue):
