@@ -26,6 +26,7 @@ from poe.broker.coordinator.group_floors import GroupFloors
 from poe.broker.coordinator.group_log import GROUPS_TOPIC, Entry, GroupHistory, Kind, encode
 from poe.broker.coordinator.group_progress import GroupProgress
 from poe.broker.coordinator.group_topics import GroupTopics
+from poe.broker.groups.journal import generation_at
 from poe.broker.groups.options import (
     GroupDefinition,
     GroupOptions,
@@ -49,6 +50,7 @@ from poe.broker.requests.groups import (
     is_for_queue,
     log_address_of,
 )
+from poe.broker.requests.listing import reached_pointer
 from poe.broker.requests.logs import trim_log
 from poe.broker.requests.queue_messages import QUEUES
 from poe.broker.requests.request_handler import RequestHandler
@@ -198,7 +200,7 @@ class GroupRegistry(GenServer):
             raise GroupMismatch(name, "name", "a new group", "in use")
         if wanted.mode is not None:
             self._groups[name].check(wanted.mode, wanted.topics)
-        return running or await self._start(name, self._restored(name))
+        return running or await self._start(name, await self._restored(name))
 
     async def _create(self, wanted: FindGroup) -> ActorRef:
         if len(self._groups) >= GROUPS_MAX:
@@ -221,7 +223,7 @@ class GroupRegistry(GenServer):
         for topic in topics:  # what can never be there would be waited for without a word
             if not routes.is_topic(topic):
                 folder_name(topic, routes.names)
-        state = GroupState.create(definition, now_us)
+        state = GroupState.create(definition, now_us, await self._generation())
         if definition.options.start == "newest":
             await self._begin_at_end(state, now_us)
         history = GroupHistory()
@@ -257,11 +259,19 @@ class GroupRegistry(GenServer):
         else:
             self._groups[name] = found[name]
 
-    def _restored(self, name: str) -> GroupState:
+    async def _restored(self, name: str) -> GroupState:
         """Return the state of a group that does not run, as the log has it."""
         state = self._groups[name].restore()
-        state.restarted(self._parts.clock.now_us())
+        state.restarted(self._parts.clock.now_us(), await self._generation())
         return state
+
+    async def _generation(self) -> int:
+        """Return a generation that no life before has reached, by the time of the log.
+
+        The clock may have been set back since: the generations of a group that is deleted, and
+        those that a power cut took, were ahead of it.
+        """
+        return generation_at(await reached_pointer(self, self._parts.routes, self._log))
 
     async def _start(self, name: str, state: GroupState) -> ActorRef:
         parts = self._parts

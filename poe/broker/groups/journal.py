@@ -14,7 +14,12 @@ _FIRST_LIFE_US = 1_767_225_600_000_000
 
 def seconds(now_us: int) -> int:
     """Return the seconds since 2026; 0 before."""
-    return max(0, (now_us - _FIRST_LIFE_US) // 1_000_000)
+    return generation_at(now_us) // 1_000_000
+
+
+def generation_at(now_us: int) -> int:
+    """Return the generation that a life begins behind at a time: the microseconds since 2026."""
+    return max(0, now_us - _FIRST_LIFE_US)
 
 
 class GroupEvent(NamedTuple):
@@ -56,7 +61,7 @@ class Journal:
         know. So a start counts the microseconds since 2026, too: to begin a generation takes longer
         than one, so none is ahead of the time.
         """
-        self.generation = max(self.generation, now_us - _FIRST_LIFE_US)
+        self.generation = max(self.generation, generation_at(now_us))
         self.life_us = now_us
         self.advance()
 

@@ -117,8 +117,12 @@ class GroupState:
             if type(unit) is not bytes:
                 raise TypeError(unit)
 
-    def restarted(self, now_us: int) -> None:
-        """Begin a new life, after a start: nobody is a member, and nothing is held."""
+    def restarted(self, now_us: int, generation: int = 0) -> None:
+        """Begin a new life, after a start: nobody is a member, and nothing is held.
+
+        Its generations are greater than `generation`, as for `create`.
+        """
+        self._journal.generation = max(self.generation, generation)
         self._journal.begin_life(now_us)
         self._progress.restart(now_us, is_paused=self.is_paused)
         self._journal.tell(now_us, "restarted", f"in generation {self.generation}")

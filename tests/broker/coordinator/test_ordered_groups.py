@@ -1,6 +1,8 @@
 """Groups of mode `ordered` on a node: what members are told, what outlives a crash."""
 
 import threading
+from functools import partial
+from random import Random
 
 import pytest
 
@@ -20,7 +22,13 @@ from poe.errors import (
 )
 from poe.storage import Segment
 from tests.broker.nodes import connect
+from torture.checker import Put
+from torture.layers.simulated_disk import SimulatedDisk
+from torture.simulated_node import SimulatedNode
 
+BEHIND_2026_US = 4 * 365 * 24 * 3600 * 1_000_000
+"""Groups count their lives from then on."""
+HOUR_US = 3_600_000_000
 ANN, BOB, CAT = (bytes([number]) * 16 for number in (1, 2, 3))
 UNITS = [b"orders", b"web"]
 
@@ -407,3 +415,31 @@ def test_the_units_of_a_topic_are_its_partitions_also_when_it_grows(sim):
 def test_wrong_arguments_are_refused_with_a_name(sim, op, arguments, error):
     with pytest.raises(error):
         sim.node.control(op, **arguments)
+
+
+def test_a_group_that_is_made_anew_when_the_clock_is_set_back_has_later_generations(sim):
+    sim.wall.offset_us = BEHIND_2026_US
+    before = create(sim).generation
+    sim.node.control("group_delete", group="billing", force=True)
+    sim.stop()
+    sim.wall.offset_us -= HOUR_US
+    sim.start()
+    assert create(sim).generation > before
+
+
+def test_no_generation_is_given_twice_though_a_power_cut_has_set_back_log_and_clock():
+    """As on a machine without a battery."""
+    joined = {"group": "g", "member": ANN, "mode": "ordered", "topics": ["t"]}
+    for seed in range(10):
+        disk = SimulatedDisk()
+        node = SimulatedNode(disk, "flushed", 100)
+        node.begin_put(0, Put(b"t", 1, 0, [b"message"]))
+        for _ in range(2):
+            node.control("group_join", **joined)
+            node.advance(1.5)  # so much is synced
+        before = [node.control("group_join", **joined)["generation"] for _ in range(5)]
+        node.abandon(partial(disk.cut_power, Random(seed)))
+        node.wall.offset_us -= HOUR_US
+        node.start()
+        assert node.control("group_join", **joined)["generation"] > max(before), seed
+        node.stop()
