@@ -41,8 +41,10 @@ _FIELDS: Final = (int, int, int, int, int, bytes, dict, int, str | None, str)
 """What a plan holds, but for its trial."""
 _TRIAL_FIELDS: Final = (int, int, bytes, int)
 _PINNED: Final = b"map\0"
-_FAMILY_BYTES: Final = 6
-_LIFE_BYTES: Final = 6
+_FAMILY_BYTES: Final = 5
+_LIFE_BYTES: Final = 7
+"""Microseconds that last for two thousand years. A life that came out less than one before would
+have all that it puts taken for stored."""
 _TOPIC_KEY_BYTES: Final = 6
 _POSITIVE: Final = 0x7FFFFFFF
 

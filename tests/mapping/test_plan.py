@@ -72,3 +72,12 @@ def test_a_life_shuts_out_earlier_ones_of_its_group_alone():
     with pytest.raises(ProducerFenced):
         producers.find((producer_of("m", 1_000, b"unit", 8), 1, 0))
     assert producers.find((producer_of("m", 900, b"unit", 8), 1, 0)) is None
+
+
+def test_lives_are_told_apart_for_longer_than_anybody_counts():
+    """They are microseconds since 2026, also of a clock that is decades ahead for a moment."""
+    producers = Producers()
+    for life in (1, (1 << 48) - 1, 1 << 48, 1 << 54):
+        put = producer_of("m", 0, b"unit", life), 1, 0
+        assert producers.find(put) is None
+        producers.add(put, life)

@@ -149,7 +149,7 @@ def test_a_new_segment_is_told_of_the_puts_of_each_producer_in_their_order():
 
 
 def pinned(family, life):
-    return PINNED_PREFIX + family.to_bytes(6) + life.to_bytes(6)
+    return PINNED_PREFIX + family.to_bytes(5) + life.to_bytes(7)
 
 
 def test_a_producer_of_a_mapping_is_told_however_long_it_was_idle_and_whoever_put_since():

@@ -45,7 +45,7 @@ LEASE_S: Final = 2.0
 HANDOVER_S: Final = 1.25 * LEASE_S
 """For so long a node waits before it answers, where another one has coordinated: clocks differ."""
 
-_FAMILY: Final = PINNED_PREFIX + b"groups"
+_FAMILY: Final = PINNED_PREFIX + b"claim"
 """One that is known however long nothing is put."""
 assert len(_FAMILY) == FAMILY_BYTES
 _CONFIRM_S: Final = 10.0

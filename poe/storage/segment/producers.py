@@ -29,7 +29,7 @@ PRODUCER_IDLE_MAX_US = 7 * 24 * 3600 * 1_000_000
 PINNED_PREFIX = b"map\0"
 """Begin of the names of producers that are kept however long they are idle: those of mappings."""
 
-FAMILY_BYTES = 10
+FAMILY_BYTES = 9
 """Of a pinned producer's name; what follows is its life, a number. Producers of one family come one
 after the other: whoever has a greater life shuts out the others, as a greater epoch does."""
 
