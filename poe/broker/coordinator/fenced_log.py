@@ -247,7 +247,8 @@ class _Putter(GenServer):
 
     async def handle_cast(self, batch: _Batch) -> None:
         """Put a batch, and tell the writer."""
-        put = Put(batch.messages, PutId(self._producer, 0, batch.number))
+        # Behind the last number of an epoch comes the first one of the next.
+        put = Put(batch.messages, PutId(self._producer, *divmod(batch.number, 1 << 32)))
         while True:
             began_s = self.monotonic_s()
             replica = (self._routes.replicas or {}).get(LOG_GROUPS_TOPIC)
