@@ -27,6 +27,7 @@ from poe.errors import (
     CorruptRecord,
     NotATopic,
     PoeError,
+    ProducerFenced,
     SequenceGap,
     UnderCopies,
     UnknownTopic,
@@ -123,7 +124,11 @@ class DelayedPut(GenServer):
             await self._handler.put(topic, messages, None, PutId(producer, *number))
         except UnderCopies as error:  # a queue has it, and makes more copies by itself
             logger.warning("what is due for queue %r: %s", topic, error)
-        except SequenceGap:  # the topic was made anew meanwhile, or a power cut has set it back
+        except (SequenceGap, ProducerFenced) as error:
+            # It was made anew meanwhile, or a power cut has set it back; or this node's copy of it
+            # was behind when it was asked.
+            if is_repeated and isinstance(error, ProducerFenced):
+                raise
             await self._handler.put(DELAYED_TOPIC, [encode_void(topic, number)])
             return Voided()
         return Stored(None if is_repeated else Number(number.epoch, number.sequence + 1))

@@ -11,6 +11,7 @@ import pytest
 from poe import Node
 from poe.broker.coordinator.delayed_log import DELAYED_TOPIC
 from poe.broker.coordinator.delayed_put import DelayedPut
+from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import (
     InvalidMessage,
     InvalidTopicName,
@@ -285,6 +286,26 @@ def test_what_waits_for_a_partition_that_is_none_any_more_comes_onto_another_one
     sim.advance(11)
     assert jobs(sim, b"jobs-0") + jobs(sim, b"jobs-1") == [b"0"]
     assert jobs(sim, b"web-1") == [b"own"]
+
+
+def test_what_a_topic_refuses_since_its_copy_was_behind_when_it_was_asked_gets_another_number(
+    sim, monkeypatch
+):
+    """As at the start of a node whose clock was set back: it was taken for put."""
+    put_later(sim, 1, b"a")
+    sim.advance(100)
+    sim.stop()
+    sim.wall.offset_us -= 3_600_000_000
+    sim.start()
+    last_put = RequestHandler.last_put
+
+    async def behind(self, topic, producer):
+        monkeypatch.setattr(RequestHandler, "last_put", last_put)
+
+    monkeypatch.setattr(RequestHandler, "last_put", behind)
+    put_later(sim, 1, b"b")
+    sim.advance(100)
+    assert jobs(sim) == [b"a", b"b"]
 
 
 def test_what_is_put_is_trimmed(simulate):
