@@ -309,9 +309,7 @@ class Unit:
         while columns is None:
             columns = yield Read(self._position, None, limit, is_to_wait)
             if columns == LEAVE:
-                if self._trial is not None:
-                    self._trial = self._trial._replace(by=b"")
-                yield from self._commit(self._idle())
+                yield from self._look_at_nothing()
                 raise _Over
             if columns is None:
                 yield from self._commit(self._idle())
@@ -330,6 +328,12 @@ class Unit:
         yield from self._commit(self._idle())
         return _head(columns, self._trial.limit)
 
+    def _look_at_nothing(self) -> Work:
+        """Say how far it is, and that no process is to blame a message if this one ends now."""
+        if self._trial is not None:
+            self._trial = self._trial._replace(by=b"")
+        yield from self._commit(self._idle())
+
     def _hold(self, rules: Rules, held: Held, columns: Columns) -> Work:
         """Deal with what is in front of a message that cannot be dealt with now; or wait."""
         if held.place:
@@ -340,7 +344,7 @@ class Unit:
             if held.attempts_max is not None and self._attempts >= held.attempts_max:
                 yield from self._give_up(rules, _head(columns, 1), held.rule, held.reason)
                 return
-        yield from self._commit(self._idle())
+        yield from self._look_at_nothing()
         pause_s = rules.pause_s(held, self._attempts)
         if (yield Wait(pause_s, held.reason, held.kind)) == LEAVE:
             raise _Over
@@ -356,6 +360,8 @@ class Unit:
 
     def _carry_out(self, rules: Rules, judged: Judged, columns: Columns) -> Work:
         """Have a batch put; a smaller one where that is needed."""
+        if self._trial is not None:  # who waits for a target has not died of a message
+            yield from self._look_at_nothing()
         targets = yield Describe(_wanted(judged.decided))
         unfit = _first_unfit(judged.decided, targets)
         if unfit is not None:
@@ -403,7 +409,7 @@ class Unit:
         last = columns.pointers[-1]
         trial = self._trial
         if trial is not None:
-            trial = trial._replace(deaths=0) if last < trial.until else None
+            trial = trial._replace(by=self._process, deaths=0) if last < trial.until else None
         return replace(
             self._idle(), last=last, count=len(columns.pointers), rules=rules.hash, trial=trial
         )

@@ -218,3 +218,32 @@ def test_a_message_for_more_topics_than_a_plan_has_room_for_is_given_up_and_othe
     assert [each.messages for each in stored if each.topic.startswith(simulated_mapping.DEAD)] == [
         [b"3"]
     ]
+
+
+class Awaited(simulated_mapping.SimulatedRules):
+    """Rules that wait in front of each message."""
+
+    def judge(self, batch):
+        return Judged(Decided(batch, {}), {}, units.Held(0, "stop", "rule", "it is away"))
+
+
+@pytest.mark.parametrize(
+    ("rules", "awaited"),
+    [(Awaited, units.Wait), (simulated_mapping.SimulatedRules, units.Describe)],
+)
+def test_who_waits_and_ends_has_not_died_of_the_message_that_it_waits_with(
+    monkeypatch, rules, awaited
+):
+    """In front of it, or for a target that cannot be had; however often it is started anew."""
+    monkeypatch.setattr(units, "DEATHS_MAX", 2)
+    world = World(0, count=2)
+    for process in (b"1", b"2", b"3", b"4"):
+        made = rules(1, world.rng, {})
+        world.generation += 1
+        grant = units.Grant(b"source", world.generation, *(world.log or [(0, b"")])[-1])
+        work = Unit("m", grant, partial(_same, made), 16, process=process).work()
+        owner = simulated_mapping.Owner(world.generation, work, next(work))
+        while not isinstance(owner.effect, awaited):
+            world._carry_out(owner, may_fail=False)  # noqa: SLF001 - up to there
+        work.close()
+        assert not [each for _, data in world.log if (each := Plan.decode(data).reason) is not None]
