@@ -118,7 +118,10 @@ class Runner:
         return self._root is None
 
     def stop(self) -> None:
-        """End each batch that is under way, say how far it is, and leave; twice is harmless."""
+        """End each batch that is under way, say how far it is, and leave; twice is harmless.
+
+        What takes longer than 5 s is done again by whoever has the partition next.
+        """
         root, self._root = self._root, None
         if root is None:
             return

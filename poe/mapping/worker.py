@@ -56,6 +56,8 @@ PERIOD_S: Final = 60
 _GO: Final = "go"
 _LOOK_S: Final = 1.0
 _SHUTDOWN_S: Final = 10.0
+_LET_GO_S: Final = 5.0
+"""The end waits no longer for batches that are under way."""
 _REQUEST_S: Final = 30.0
 _FINAL: Final = (*NOT_LET_IN, NotAuthorized, NotReplicated, OptionError)
 _REFUSED: Final = (UnknownPlan, RulesChanged)
@@ -198,6 +200,9 @@ class Units:
         """When the group was made; None: it was not asked since it was joined."""
         self._opening: asyncio.Task[Any] | None = None
         self._renewing: asyncio.Task[None] | None = None
+        self._is_ending = False
+        self._has_less = asyncio.Event()
+        """Set when fewer units are worked on."""
         options = {
             "session_s": station.options.session_s,
             "start": station.rules.start,
@@ -226,7 +231,9 @@ class Units:
             raise RuntimeError from None
 
     def close(self) -> None:
-        """Leave. Units whose workers have ended in order are others' at once."""
+        """Leave, once batches that are under way have ended; units are others' at once then."""
+        with contextlib.suppress(RuntimeError):  # it is closed
+            self._loop.run(self._let_go())
         self._loop.close()
 
     def over(self, run: Run, is_known: bool) -> None:  # noqa: FBT001 - a callback
@@ -247,7 +254,7 @@ class Units:
                 self._runs[unit].signals.leave.set()
         if granted and self._group_us is None:
             self._group_us = int((await self._membership.ask("group"))["created_us"])
-        new = [unit for unit in granted if unit not in self._runs]
+        new = [unit for unit in granted if unit not in self._runs and not self._is_ending]
         for unit in new:
             assert self._group_us is not None
             topic, _, position = granted[unit]
@@ -265,6 +272,7 @@ class Units:
             run.signals.end()
         self._runs.clear()
         self._group_us = None
+        self._has_less.set()
 
     def failed(self, error: PoeError) -> None:
         """Note that the group could not be asked; it is asked again."""
@@ -281,6 +289,7 @@ class Units:
             return
         if is_known:
             del self._runs[run.place.unit]
+            self._has_less.set()
             self._membership.hurry()
         elif self._renewing is None or self._renewing.done():
             self._renewing = asyncio.create_task(self._renew())
@@ -319,6 +328,17 @@ class Units:
             with contextlib.suppress(TopicExists):
                 await self._membership.call(made)
 
+    async def _let_go(self) -> None:
+        """Begin with nothing more, and wait a while for what is under way."""
+        self._is_ending = True
+        for run in self._runs.values():
+            run.signals.leave.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LET_GO_S):
+                while self._runs:
+                    self._has_less.clear()
+                    await self._has_less.wait()
+
     async def _end(self) -> None:
         for task in (self._opening, self._renewing):
             if task is not None:
@@ -353,7 +373,7 @@ def mapping_sup(
             id="member",
             actor=Member,
             args=(station, system, workers),
-            shutdown_s=_SHUTDOWN_S,
+            shutdown_s=_SHUTDOWN_S + _LET_GO_S,
             name=f"member {name}",
         ),
         ChildSpec(id="reporter", actor=Reporter, args=(station,)),

@@ -1,6 +1,7 @@
 """Mappings at a real node: what goes wrong, and what it costs."""
 
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 from time import time_ns
@@ -271,6 +272,35 @@ def test_a_new_file_holds_from_the_next_batch_on_and_a_bad_one_not_at_all(server
         put(server, source, range(6, 9))
         wait_until(lambda: len(stored(server, target + ".new")) == 3, 20)
     assert stored(server, target) == list(range(6))
+
+
+def test_a_stop_ends_the_batch_that_is_under_way_and_says_how_far_it_is(server, names):
+    """Else other rules are refused at the next start, and a process seems to have died of it."""
+    source, target = names
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def slow(message):
+        has_begun.set()
+        may_end.wait(20)
+        return message
+
+    put(server, source, range(3))
+    with run(server, rules(names, slow)) as runner:
+        has_begun.wait(20)
+        [one] = runner.station.runs()
+        stopping = threading.Thread(target=runner.stop)
+        stopping.start()
+        one.signals.leave.wait(20)
+        is_cut_off = one.signals.lost.wait(0.5)
+        may_end.set()
+        stopping.join()
+    assert not is_cut_off
+    assert stored(server, target) == [0, 1, 2]
+    [(pointer, data)] = server.node.control("group_positions", group=f"mapping.m{source}").values()
+    assert pointer == server.collected(source)[-1].pointer
+    plan = Plan.decode(data)
+    assert plan.is_empty
+    assert plan.trial is None
 
 
 def test_a_batch_that_was_planned_with_other_rules_is_refused(server, names):
