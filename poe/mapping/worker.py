@@ -26,13 +26,16 @@ from poe.client.group.membership import MemberInfo, Membership, Reach
 from poe.client.patience import NOT_LET_IN
 from poe.client.server_order import ServerOrder
 from poe.errors import (
+    CorruptGroup,
     GroupMismatch,
+    InvalidTopicName,
     NotAuthorized,
     NotReplicated,
     OptionError,
     PoeError,
     RulesChanged,
     TopicExists,
+    UnknownGroup,
     UnknownPlan,
 )
 from poe.mapping.doors import Place
@@ -59,7 +62,14 @@ _SHUTDOWN_S: Final = 10.0
 _LET_GO_S: Final = 5.0
 """The end waits no longer for batches that are under way."""
 _REQUEST_S: Final = 30.0
-_FINAL: Final = (*NOT_LET_IN, NotAuthorized, NotReplicated, OptionError)
+_FINAL: Final = (
+    *NOT_LET_IN,
+    CorruptGroup,
+    InvalidTopicName,
+    NotAuthorized,
+    NotReplicated,
+    OptionError,
+)
 _REFUSED: Final = (UnknownPlan, RulesChanged)
 
 
@@ -275,7 +285,9 @@ class Units:
         self._has_less.set()
 
     def failed(self, error: PoeError) -> None:
-        """Note that the group could not be asked; it is asked again."""
+        """Note that the group could not be asked; it is asked again, or is there no more."""
+        if isinstance(error, CorruptGroup | UnknownGroup):
+            self._station.refusal = error
         logger.info("mapping %s: %s", self._station.rules.name, error)
 
     def runs(self) -> list[Run]:

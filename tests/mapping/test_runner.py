@@ -12,7 +12,14 @@ from poe.broker.appendix.hybrid_clock import HybridClock
 from poe.client import Consumer
 from poe.client.group.dead_letter import DeadLetter
 from poe.client.group.redrive import redrive
-from poe.errors import OptionError, Overloaded, RulesChanged
+from poe.errors import (
+    CorruptGroup,
+    InvalidTopicName,
+    OptionError,
+    Overloaded,
+    RulesChanged,
+    UnknownGroup,
+)
 from poe.mapping import Columns, Drop, RuleSet, Stop
 from poe.mapping.doors import Doors, Place, Signals, Status
 from poe.mapping.function_file import find_function
@@ -27,6 +34,8 @@ from poe.protocol import socket as connect
 from poe.protocol.envelope import encode
 from poe.protocol.server import Server
 from poe.testing import broker
+from tests.broker.damaged_group import damage_group
+from tests.client.consumers import url
 from tests.mapping.flaky import failing
 from tests.waiting import wait_until
 
@@ -336,6 +345,35 @@ def test_what_its_group_was_not_made_for_is_refused_with_a_way_out(server, names
         runner.join(20)
     assert f"has topics '{source}', not '{source}', '" in str(refused.value)
     assert f"poe group delete mapping.m{source}" in str(refused.value)
+
+
+def test_a_mapping_whose_group_is_deleted_says_so_and_begins_nothing_anew(server, names):
+    source, target = names
+    put(server, source, [1])
+    with run(server, rules(names)) as runner:
+        wait_until(lambda: stored(server, target) == [1], 20)
+        server.node.control("group_delete", group=f"mapping.m{source}", force=True)
+        with pytest.raises(UnknownGroup):
+            runner.join(20)
+    assert stored(server, target) == [1]
+
+
+def test_a_mapping_of_a_topic_that_can_never_be_says_so_at_once(server, names, caplog):
+    rule_set = replace(rules(names), source=Source(topics=("a/b",)))
+    with run(server, rule_set) as runner, pytest.raises(InvalidTopicName):
+        runner.join(20)
+    assert not caplog.records
+
+
+def test_a_mapping_whose_group_is_damaged_says_so_at_once(serve, tmp_path):
+    rule_set = rules(("source", "target"))
+    node = serve(dir=tmp_path / "data")
+    node.control("group_create", group="other", mode="ordered", topics=["source"])
+    damage_group(node, f"mapping.{rule_set.name}")
+    node.stop()
+    node = serve(dir=tmp_path / "data")
+    with Runner(rule_set, url(node)) as runner, pytest.raises(CorruptGroup):
+        runner.join(20)
 
 
 def test_the_node_knows_what_runs(server, names):
