@@ -17,6 +17,7 @@ from poe.errors import (
     RepeatedPut,
     SequenceGap,
     TopicExists,
+    UnderCopies,
     UnknownTopic,
 )
 from poe.mapping.connection import Connection
@@ -389,7 +390,8 @@ class Doors:
         if self._connection.others_count and put.topic not in self._connection.known:
             self._found(socket, put.topic)
         messages = put.messages
-        with suppress(RepeatedPut, ProducerFenced):  # who has put behind it has first put this
+        # Who has put behind it has first put this; and a queue makes more copies by itself.
+        with suppress(RepeatedPut, ProducerFenced, UnderCopies):
             try:
                 socket.write(put.topic, messages, put.put_id)
             except InvalidMessage as error:

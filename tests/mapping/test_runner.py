@@ -18,6 +18,7 @@ from poe.errors import (
     OptionError,
     Overloaded,
     RulesChanged,
+    UnderCopies,
     UnknownGroup,
 )
 from poe.mapping import Columns, Drop, RuleSet, Stop
@@ -223,6 +224,17 @@ def test_while_the_target_is_full_it_waits(server, names):
     with run(server, rules(names)):
         wait_until(lambda: len(stored(server, target)) == 100, 30)
     assert stored(server, target) == list(range(100))
+
+
+def test_what_a_queue_holds_on_fewer_nodes_than_was_asked_for_is_not_put_again(server, names):
+    source, target = names
+    put(server, source, [1])
+    server.fail(UnderCopies(2, 1))  # of which nothing is stored here
+    with run(server, rules(names)) as runner:
+        wait_until(lambda: [each.status.batches for each in runner.station.runs()] == [1], 20)
+        put(server, source, [2])
+        wait_until(lambda: stored(server, target), 20)
+    assert stored(server, target) == [2]
 
 
 def test_while_the_server_is_away_it_waits_and_a_reply_that_is_lost_repeats_nothing(server, names):
