@@ -399,9 +399,9 @@ class Doors:
                 if dead is None or put.topic not in dead[1].partitions:
                     raise
                 # With what is said of it a message may be larger than any may be.
-                unit = self._place.unit
                 # What has waited was on another partition, of which nobody knows which.
-                partition = None if unit == self._retry_topic else unit
+                has_waited = self._place.topic == self._retry_topic
+                partition = None if has_waited else self._place.unit
                 messages = [
                     letter_that_fits(each, error.message_max, partition) for each in messages
                 ]

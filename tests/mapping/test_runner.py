@@ -191,6 +191,23 @@ def test_a_message_without_room_in_its_letter_is_put_back_and_not_another_of_its
         assert (values.count(large), values.count(other)) == (2, 1)
 
 
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_message_that_has_waited_without_room_in_its_letter_is_put_back(names, partitions):
+    source = names[0]
+    with broker(message_max=1000) as small:
+        retries = {"retries": "unordered", "on_error": OnError(retry=1, backoff_s=(0.05, 0.1))}
+        rule_set = rules(names, failing({3: 9}), **retries)
+        small.node.create_topic(f"{rule_set.name}.retry", partitions=partitions, envelope=True)
+        large = json.dumps({"number": 3, "text": "x" * 780}).encode()
+        small.node.put(source, large)
+        with run(small, rule_set):
+            wait_until(lambda: small.collected(f"{rule_set.name}.dead"), 20)
+        assert small.node.address is not None
+        with connect(*small.node.address) as connection:
+            assert redrive(connection, small.url, f"mapping.{rule_set.name}", {}) == (1, 0)
+        assert [each.value for each in small.collected(source)] == [large, large]
+
+
 def test_what_is_tried_again_in_order_holds_those_behind_it(server, names):
     source, target = names
     flaky = failing({3: 2})
