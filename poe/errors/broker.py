@@ -49,7 +49,7 @@ class TopicUnavailable(BrokerError):
 
 
 class TopicNotCreated(BrokerError):
-    """A put onto a topic that does not exist, on a node where puts make no topics."""
+    """A put onto a topic that does not exist, on a node where puts make none, or of a mapping."""
 
     code = 408
 

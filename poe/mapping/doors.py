@@ -14,9 +14,11 @@ from poe.errors import (
     NotReplicated,
     PoeError,
     ProducerFenced,
+    PropertyMismatch,
     RepeatedPut,
     SequenceGap,
     TopicExists,
+    TopicNotCreated,
     UnderCopies,
     UnknownTopic,
 )
@@ -26,6 +28,7 @@ from poe.mapping.message import Columns, columns_of, topic_text
 from poe.mapping.plan import Sent, Target, topic_key
 from poe.mapping.rule_set import RuleSet
 from poe.mapping.unit import (
+    ANEW,
     LEAVE,
     Commit,
     Counted,
@@ -197,7 +200,7 @@ class Doors:
                     for topic, need in topics.items()
                 }
             case Store(puts):
-                self._store(puts)
+                return self._store(puts)
             case Wait(seconds, why, kind):
                 self._status.turn("stopped" if kind == "stop" else "retrying", why)
                 if self._leave.wait(seconds):
@@ -370,18 +373,26 @@ class Doors:
             )
         return described
 
-    def _store(self, puts: Sequence[Sent]) -> None:
+    def _store(self, puts: Sequence[Sent]) -> str | None:
+        """Put all; ANEW where a topic is another one than was described, or there is none."""
         at = 0
         while at < len(puts):
             put = puts[at]
             try:
-                self._until_done(lambda s, put=put: self._stored(s, put))  # type: ignore[misc]
-                at += 1
+                is_stored = self._until_done(lambda s, put=put: self._stored(s, put))  # type: ignore[misc]
             except SequenceGap:  # one in front was lost: all of that topic again
                 at = next(place for place, each in enumerate(puts) if each.topic == put.topic)
+                continue
+            if not is_stored:
+                self._targets.clear()
+                if self._leave.wait(_PAUSE_S):
+                    raise Over
+                return ANEW
+            at += 1
+        return None
 
-    def _stored(self, socket: Socket, put: Sent) -> None:
-        """Put, but for what is stored already.
+    def _stored(self, socket: Socket, put: Sent) -> bool:
+        """Put, but for what is stored already; False where the topic is not what it was.
 
         Raises:
             NodeIsBehind: this node does not know the topic, and might make one of its own.
@@ -394,6 +405,8 @@ class Doors:
         with suppress(RepeatedPut, ProducerFenced, UnderCopies):
             try:
                 socket.write(put.topic, messages, put.put_id)
+            except (PropertyMismatch, TopicNotCreated):
+                return False
             except InvalidMessage as error:
                 dead = self._targets.get(self._dead_topic)
                 if dead is None or put.topic not in dead[1].partitions:
@@ -406,6 +419,7 @@ class Doors:
                     letter_that_fits(each, error.message_max, partition) for each in messages
                 ]
                 socket.write(put.topic, messages, put.put_id)
+        return True
 
     def _until_done(self, call: Callable[[Socket], Any]) -> Any:  # noqa: ANN401 - what it returns
         """Return what a call returns, however long that takes; what fails, the next node is asked.

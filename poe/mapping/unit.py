@@ -108,6 +108,7 @@ class Describe(NamedTuple):
 class Store(NamedTuple):
     """Put these, those of one topic in their order; answer when all are stored, however long.
 
+    ANEW where there is a topic no more: it is to be described again, and all to be put so.
     `RepeatedPut` and `ProducerFenced` mean stored: nobody begins a batch before all of the one
     before is.
     """
@@ -141,6 +142,8 @@ class Counted(NamedTuple):
 Effect = Read | Commit | Describe | Store | Wait | Tell | Counted
 LEAVE: Final = "leave"
 """Answered to `Read` and `Wait`: let the unit go."""
+ANEW: Final = "anew"
+"""Answered to `Store`: a topic was deleted, or made anew, since it was described."""
 
 
 class Grant(NamedTuple):
@@ -396,11 +399,11 @@ class Unit:
         self._trial = plan.trial
 
     def _store(self, plan: Plan, judged: Judged) -> Work:
-        targets = yield Describe(_wanted(judged.decided), plan.spread)
+        wanted, answer = _wanted(judged.decided), ANEW
         producer = producer_of(self._mapping, self._grant.group_us, self._grant.unit, plan.life)
-        puts = puts_of(plan, producer, judged.decided, targets)
-        if puts:
-            yield Store(puts)
+        while wanted and answer == ANEW:
+            targets = yield Describe(wanted, plan.spread)
+            answer = yield Store(puts_of(plan, producer, judged.decided, targets))
         yield Counted(judged.counts, plan.count, plan.last)
 
     # ---- plans ----

@@ -15,10 +15,11 @@ from poe.errors import (
     RemoteProtocolError,
     RepeatedPut,
     SequenceGap,
+    TopicNotCreated,
 )
 from poe.protocol import IN_FLIGHT_MAX, LastPut, PutId, PutReply, SequencedPutRequest
 from poe.protocol.put import DELAYED_PREFIX, DELAYED_PRODUCER
-from poe.storage.segment.producers import PRODUCERS_FULL_COUNT, WINDOW_COUNT
+from poe.storage.segment.producers import PINNED_PREFIX, PRODUCERS_FULL_COUNT, WINDOW_COUNT
 from tests.broker.nodes import connect, read_by_frames
 from tests.broker.server_process import ServerProcess
 from tests.scenarios.clients import RawClient, tls_of
@@ -49,6 +50,15 @@ def put(number, producer=PRODUCER, epoch=0):
 
 def texts(client):
     return [message for _, message in read_by_frames(client.read, "t")]
+
+
+def test_a_put_of_a_mapping_makes_no_topic(client):
+    """It has made its own, with all that they are to have: that one was deleted since."""
+    mapping = PINNED_PREFIX + bytes(12)
+    with pytest.raises(TopicNotCreated):
+        client.write("t", [b"a"], put(0, mapping))
+    client.create_topic("t", partitions=2)
+    client.write("t-1", [b"a"], put(0, mapping))
 
 
 def test_a_put_that_is_repeated_is_stored_once_and_answered_alike(client):

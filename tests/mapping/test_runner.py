@@ -243,6 +243,25 @@ def test_while_the_target_is_full_it_waits(server, names):
     assert stored(server, target) == list(range(100))
 
 
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_target_that_is_deleted_meanwhile_is_made_anew_as_messages_need_it(
+    server, names, partitions
+):
+    """What it was told to have lay in no envelope, or where nobody who reads it looks."""
+    source, target = names
+    for topic in names:
+        server.node.create_topic(topic, envelope=True, partitions=partitions)
+    with run(server, rules(names)):
+        for number in range(2):
+            message = encode(b"key", json.dumps({"number": number}).encode(), None)
+            server.node.put(source if partitions == 1 else f"{source}-1", message)
+            wait_until(lambda: server.collected(target), 20)
+            assert [each.key for each in server.collected(target)] == [b"key"]
+            assert stored(server, target) == [number]
+            server.node.control("delete", topic=target.encode())
+    assert not [each for each in server.node.topics() if each.startswith(target.encode())]
+
+
 def test_what_a_queue_holds_on_fewer_nodes_than_was_asked_for_is_not_put_again(server, names):
     source, target = names
     put(server, source, [1])

@@ -3,7 +3,8 @@
 from collections import deque
 
 from poe.errors import Overloaded, TopicNotCreated
-from poe.storage import Messages, Store
+from poe.storage import Messages, PutKey, Store
+from poe.storage.segment.producers import PINNED_PREFIX
 from poe.topic_properties import is_reserved
 
 
@@ -21,10 +22,19 @@ class TopicQuota:
         self._auto_create = auto_create
         self._made_at_s: deque[float] = deque()
 
-    def admit(self, store: Store, topic: bytes, messages: Messages | None, now_s: float) -> None:
+    def admit(
+        self,
+        store: Store,
+        topic: bytes,
+        messages: Messages | None,
+        now_s: float,
+        put_id: PutKey | None = None,
+    ) -> None:
         """Let one more topic be made beside those that there are, and count it.
 
         Where puts make none, they may still be the first onto a partition of one that was made.
+        Those of mappings never do: these make topics before, with all that they are to have, and
+        are to hear that one was deleted since.
         The node's own topics are made whenever they are needed.
 
         Raises:
@@ -38,7 +48,9 @@ class TopicQuota:
             return
         if messages is not None:
             store.check_sizes(messages)
-            if not self._auto_create and store.properties.holder(topic) is None:
+            is_of_mapping = put_id is not None and put_id[0].startswith(PINNED_PREFIX)
+            may_create = self._auto_create and not is_of_mapping
+            if not may_create and store.properties.holder(topic) is None:
                 raise TopicNotCreated(topic)
         described_count = store.properties.described_count
         topic_count = max(len(store.topics) + len(store.failed), described_count)

@@ -372,7 +372,7 @@ class TopicRegistry(GenServer):
             self._copies.check_may_be_own(topic)
             if wanted.put_id is not None:
                 Producers().find(wanted.put_id)
-            self._quota.admit(store, topic, wanted.messages, self.monotonic_s())
+            self._quota.admit(store, topic, wanted.messages, self.monotonic_s(), wanted.put_id)
             await self._add_writer(topic, None)
         elif route.writer in self._servers.to_restart:
             await self._bring_back(route.writer)

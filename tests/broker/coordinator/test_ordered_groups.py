@@ -109,18 +109,6 @@ def test_a_group_that_is_there_is_not_made_anew(sim):
         sim.node.control("group_create", group="billing", mode="ordered", topics=["orders"])
 
 
-def test_a_group_that_is_made_anew_begins_in_a_new_generation_though_the_clock_was_set_back(sim):
-    """A mapping's puts are told by them: with a lesser one all of them would seem to be stored."""
-    sim.wall.offset_us = 4 * 365 * 86400 * 1_000_000
-    before = create(sim)
-    before.commit(orders=1)
-    before.control("group_leave")
-    sim.node.control("group_delete", group="billing")
-    sim.wall.offset_us -= 3600 * 1_000_000
-    restart(sim)
-    assert create(sim).generation > before.generation
-
-
 def test_a_unit_passes_on_once_its_owner_has_given_it_up(sim):
     ann = create(sim)
     bob = join(sim, BOB)
