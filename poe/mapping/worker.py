@@ -42,7 +42,7 @@ from poe.mapping.doors import Place
 from poe.mapping.message import topic_bytes
 from poe.mapping.report import Reporter
 from poe.mapping.rule_set import RuleSet
-from poe.mapping.station import Run, Station, logger
+from poe.mapping.station import Run, Station
 from poe.supervision import (
     Backoff,
     ChildKind,
@@ -285,10 +285,15 @@ class Units:
         self._has_less.set()
 
     def failed(self, error: PoeError) -> None:
-        """Note that the group could not be asked; it is asked again, or is there no more."""
-        if isinstance(error, CorruptGroup | UnknownGroup):
-            self._station.refusal = error
-        logger.info("mapping %s: %s", self._station.rules.name, error)
+        """Tell that the group could not be asked; it is asked again, or is there no more."""
+        station = self._station
+        if isinstance(error, GroupMismatch):  # deleted, and made anew for others
+            station.refusal = _told_of_group(error, station)
+        elif isinstance(error, CorruptGroup | UnknownGroup):
+            station.refusal = error
+        text = f"its group cannot be asked: {error}"
+        if text not in station.notes:
+            station.tell(text)
 
     def runs(self) -> list[Run]:
         """Return what is worked on; any thread may ask."""

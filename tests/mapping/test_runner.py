@@ -406,6 +406,20 @@ def test_a_mapping_whose_group_is_deleted_says_so_and_begins_nothing_anew(server
     assert stored(server, target) == [1]
 
 
+def test_a_mapping_whose_group_is_made_anew_for_other_topics_says_so(server, names):
+    source, target = names
+    put(server, source, [1])
+    with run(server, rules(names)) as runner:
+        wait_until(lambda: stored(server, target) == [1], 20)
+        named = {"group": f"mapping.m{source}"}
+        server.stop()
+        server.node.control("group_delete", **named, force=True)
+        server.node.control("group_create", **named, mode="ordered", topics=["another"])
+        server.start()
+        with pytest.raises(OptionError, match="has topics 'another'"):
+            runner.join(20)
+
+
 def test_a_mapping_of_a_topic_that_can_never_be_says_so_at_once(server, names, caplog):
     rule_set = replace(rules(names), source=Source(topics=("a/b",)))
     with run(server, rule_set) as runner, pytest.raises(InvalidTopicName):
