@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -60,7 +61,8 @@ class FunctionProcess:
             self._process.wait()
             for pipe in (self._process.stdin, self._process.stdout):
                 if pipe is not None:
-                    pipe.close()
+                    with suppress(OSError):  # what it was not told is still there
+                        pipe.close()
             self._process = None
 
     def __del__(self) -> None:
@@ -97,6 +99,8 @@ class FunctionProcess:
         return f"its process ended with {code}"
 
     def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._process.poll() is not None:
+            self.close()  # it has ended since the last message, and not of one
         if self._process is None:
             self._process = subprocess.Popen(  # noqa: S603 - ourselves
                 [sys.executable, "-c", _PROGRAM, str(self._path), self._name],

@@ -136,6 +136,25 @@ def test_signals_for_all_processes_of_a_mapping_end_no_call(runner):
     assert runner.run(messages(b"signals")) == [Answer("True")]
 
 
+def test_a_process_that_is_killed_between_two_batches_is_no_error_of_the_next_message(runner):
+    runner.run(messages(b"a"))
+    process = runner._process._process  # noqa: SLF001 - whoever is short of memory kills it
+    process.kill()
+    process.wait()
+    assert runner.run(messages(b"b", b"c")) == [Answer(b"b!"), Answer(b"c!")]
+
+
+def test_a_process_that_is_killed_before_it_was_told_all_is_an_error_of_one_message(runner):
+    runner.run(messages(b"a"))
+    process = runner._process._process  # noqa: SLF001 - likewise
+    process.kill()
+    process.wait()
+    process.poll = lambda: None  # as if it lived still at that moment
+    answers = runner.run(messages(b"b", b"c"))
+    assert [each.value for each in answers] == [None, b"c!"]
+    assert str(answers[0].error).startswith("its process cannot be used: ")
+
+
 def test_a_process_says_nothing_that_its_function_does_not(runner, capfd):
     runner.run(messages(b"a"))
     told = capfd.readouterr()
