@@ -9,7 +9,7 @@ from poe.errors.short_text import short_repr
 from poe.errors.timeout import FOR_EVER_S
 from poe.mapping.action import Dead, Drop, Ok, Retry, Stop, To
 from poe.mapping.decoding import Decode
-from poe.mapping.functions import FunctionsHang, Runner
+from poe.mapping.functions import CannotCall, Runner
 from poe.mapping.ledger import Ledger
 from poe.mapping.message import Message, topic_bytes
 from poe.mapping.pattern import compile_pattern
@@ -157,7 +157,7 @@ class _Calling:
         messages = [ledger.batch.message(place, self._decode) for place in places]
         try:
             answers = self._runner.run(messages)
-        except FunctionsHang as error:
+        except CannotCall as error:
             ledger.stop(self._rule, places[0], str(error))
             return
         for place, message, (value, failure) in zip(places, messages, answers, strict=True):

@@ -48,7 +48,11 @@ class FunctionProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, messages: Sequence[Any]) -> list[Told]:
-        """Return what the function says of each message."""
+        """Return what the function says of each message.
+
+        Raises:
+            OSError: no process can be started.
+        """
         told: list[Told] = []
         while len(told) < len(messages):
             told += self._ask_some(messages[len(told) : len(told) + _MESSAGES_MAX])
@@ -73,7 +77,7 @@ class FunctionProcess:
         try:
             process = self._started()
             _write(process.stdin, tuple(messages))
-        except (EOFError, OSError) as error:
+        except (EOFError, BrokenPipeError) as error:
             self.close()
             yield None, f"its process cannot be used: {error}"
             return

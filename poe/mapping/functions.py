@@ -6,7 +6,8 @@ one exchange with the process for some messages.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 from poe.mapping.function_file import Answer, answer_of, file_of
@@ -18,8 +19,12 @@ HANGING_MAX: Final = 4
 """Calls that may hang at a time: a thread cannot be ended."""
 
 
-class FunctionsHang(Exception):
-    """Too many calls have not come back: the mapping waits."""
+class CannotCall(Exception):
+    """No function can be called now, whatever the message: the mapping waits."""
+
+
+class FunctionsHang(CannotCall):
+    """Too many calls have not come back."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -36,6 +41,7 @@ class Runner(Protocol):
 
         Raises:
             FunctionsHang: too many calls have not come back.
+            CannotCall: the machine has no thread, or no process, for it.
         """
 
     def close(self) -> None:
@@ -45,6 +51,16 @@ class Runner(Protocol):
 def runner_of(call: Call) -> Runner:
     """Return what calls a function as a rule wants it."""
     return InProcess(call) if call.isolation == "process" else InThread(call)
+
+
+@contextmanager
+def _starting(what: str) -> Iterator[None]:
+    """Have it no error of a message that the machine has no room for what calls its function."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        msg = f"no {what} can be started for its functions: {error}"
+        raise CannotCall(msg) from error
 
 
 class InThread:
@@ -62,7 +78,8 @@ class InThread:
             if len(self._left) >= HANGING_MAX:
                 raise FunctionsHang(self._call.name)
             thread = _Thread(self._call.function, messages[len(answers) :])
-            thread.start()
+            with _starting("thread"):
+                thread.start()
             thread.wait(self._call.timeout_s)
             answers += thread.answers
             if len(answers) < len(messages):
@@ -117,7 +134,8 @@ class InProcess:
 
     def run(self, messages: Sequence[Message]) -> list[Answer]:
         """Return what the function says of each message; see `Runner`."""
-        return [Answer(*each) for each in self._process.ask(messages)]
+        with _starting("process"):
+            return [Answer(*each) for each in self._process.ask(messages)]
 
     def close(self) -> None:
         """End the process; see `Runner`."""

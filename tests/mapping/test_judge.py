@@ -74,6 +74,31 @@ def test_with_then_stop_a_failure_holds_all_behind_it():
     assert (held.place, held.kind) == (1, "stop")
 
 
+@pytest.mark.parametrize(
+    ("isolation", "place", "error"),
+    [
+        ("thread", "threading.Thread.start", RuntimeError("can't start new thread")),
+        ("process", "subprocess.Popen", BlockingIOError("Resource temporarily unavailable")),
+    ],
+)
+def test_where_the_machine_has_no_thread_or_process_for_functions_it_waits(
+    monkeypatch, isolation, place, error
+):
+    """Each message was a dead letter, for as long as that took."""
+
+    def refuse(*_, **__):
+        raise error
+
+    call = Call(function=fail, name="fail", isolation=isolation)
+    made = judge(rules=(Rule(id="r", fate=call),))
+    monkeypatch.setattr(place, refuse)
+    held = made.judge(batch(b"1", b"2")).held
+    assert held is not None
+    assert (held.place, held.kind) == (0, "stop")
+    assert f"no {isolation} can be started" in held.reason
+    assert str(error) in held.reason
+
+
 def test_ordered_retries_hold_the_partition_as_often_as_the_file_says():
     held = judge(on_error=OnError(retry=5)).judge(batch(b"a", b"bad", b"bad")).held
     assert held is not None
