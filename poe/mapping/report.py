@@ -46,8 +46,10 @@ class Reporter(GenServer):
     async def handle_info(self, message: object) -> None:
         """Report."""
         del message
+        if self._station.is_ending:  # that it has stopped is told when it has
+            return
         try:
-            await self.run_blocking(self._report)
+            await self.run_blocking(self._report, False)
         except PoeError as error:
             logger.debug("mapping %s: no report: %s", self._station.rules.name, error)
             self._connection.failed()
@@ -58,11 +60,11 @@ class Reporter(GenServer):
         del reason
         if self._station.is_ending and self._connection.is_open:
             with suppress(PoeError):
-                await self.run_blocking(self._report)
+                await self.run_blocking(self._report, True)
         self._connection.close()
 
-    def _report(self) -> None:
-        if self._station.is_ending:
+    def _report(self, has_stopped: bool) -> None:  # noqa: FBT001 - handed over as it is
+        if has_stopped:
             units = [QueryReport(name="-", state="stopped")]
         else:
             units = [self._unit(run.status) for run in self._station.runs()][:QUERIES_MAX]

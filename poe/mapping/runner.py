@@ -126,10 +126,7 @@ class Runner:
         if root is None:
             return
         self.station.is_ending = True
-        for run in self.station.runs():
-            run.signals.leave.set()
-        if not self.station.has_joined:
-            self.station.leave()  # who waits for the server waits no longer
+        self.station.leave()  # before the node is told that it has stopped
         with contextlib.suppress(ActorDead):
             self._system.stop(root, SHUTDOWN, timeout_s=_STOP_S)
         self._system.shutdown()

@@ -62,7 +62,7 @@ class Station:
     runs: Callable[[], "list[Run]"] = list
     """What is worked on; the member says how to find it."""
     leave: Callable[[], None] = _stay
-    """Leaves the group, in which all work is given up; the member says how."""
+    """Leaves the group, once batches that are under way have ended; the member says how."""
 
     @property
     def group(self) -> str:

@@ -26,6 +26,7 @@ from poe.mapping.doors import Doors, Place, Signals, Status
 from poe.mapping.function_file import find_function
 from poe.mapping.judge import Judge
 from poe.mapping.plan import Plan
+from poe.mapping.report import Reporter
 from poe.mapping.rule import Call, OnError, Route, Rule, Source
 from poe.mapping.runner import Runner
 from poe.mapping.station import RunOptions
@@ -358,6 +359,22 @@ def test_a_stop_ends_the_batch_that_is_under_way_and_says_how_far_it_is(server, 
     plan = Plan.decode(data)
     assert plan.is_empty
     assert plan.trial is None
+
+
+def test_the_node_is_told_that_a_mapping_has_stopped_once_it_has_left(server, names, monkeypatch):
+    source = names[0]
+    report, left = Reporter._report, []  # noqa: SLF001 - when it is told
+
+    def noting(reporter, has_stopped):
+        members = server.node.control("group", group=f"mapping.m{source}")["members"]
+        left.extend([not members] * has_stopped)
+        report(reporter, has_stopped)
+
+    put(server, source, [1])
+    with run(server, rules(names)) as runner:
+        wait_until(lambda: rule_counts(server, runner.station.rules.name).get("all"), 20)
+        monkeypatch.setattr(Reporter, "_report", noting)
+    assert left == [True]
 
 
 def test_a_batch_that_was_planned_with_other_rules_is_refused(server, names):
