@@ -22,6 +22,8 @@ from typing import Any, ClassVar
 from thespian.actors import ActorSystem
 from thespian.system import multiprocQueueBase
 
+from poe.thespian.hosted.pid_watch import is_gone
+
 HEADER = struct.Struct("=QQ?")
 """Of each packet: its writer, the number of the message, and whether more of it follows."""
 
@@ -113,7 +115,9 @@ class PacketQueue:
                 content = self._take_packet()
                 if content is not None:
                     return pickle.loads(content)  # noqa: S301 - from our own processes
-            elif left_s <= 0:
+                continue
+            self._drop_torn()
+            if left_s <= 0:
                 raise queue.Empty
 
     def _take_packet(self) -> bytes | None:
@@ -126,6 +130,16 @@ class PacketQueue:
             return None
         del self._parts[writer, number]
         return b"".join(parts)
+
+    def _drop_torn(self) -> None:
+        """Forget messages whose writers were killed before all of them was sent."""
+        torn = [key for key in self._parts if is_gone(key[0])]
+        poll = select.poll()
+        poll.register(self._reader, select.POLLIN)
+        # Only now: whatever those have sent is there.
+        if torn and not poll.poll(0):
+            for key in torn:
+                del self._parts[key]
 
 
 def _forget_backlogs() -> None:
