@@ -22,6 +22,7 @@ LOST_COUNTS = st.sampled_from([0, 0, 1, 3, 20])
 """Changes that the end of a node takes with it."""
 UNITS = {b"t": [b"t-0", b"t-1", b"t-2"], b"u": [b"u"], b"v": [b"v-0", b"v-1"]}
 WISHES = st.sampled_from([None, (b"t",), (b"u", b"v*"), (b"nowhere",)])
+INSTANCES = st.sampled_from([None, None, "i"])
 TOPICS = list(UNITS)
 
 
@@ -141,17 +142,17 @@ class OrderedGroup(RuleBasedStateMachine):
     def begin(self):
         self.world = OrderedWorld(UNITS)
 
-    @rule(number=CLIENTS, wishes=WISHES, is_lost=st.booleans())
-    def join(self, number, wishes, is_lost):
-        self.world.join(number, wishes, is_lost=is_lost)
+    @rule(number=CLIENTS, wishes=WISHES, is_lost=st.booleans(), instance=INSTANCES)
+    def join(self, number, wishes, is_lost, instance):
+        self.world.join(number, wishes, is_lost=is_lost, instance=instance)
 
     @rule(number=CLIENTS)
     def leave(self, number):
         self.world.leave(number)
 
-    @rule(number=CLIENTS, obeys=st.booleans(), is_lost=st.booleans())
-    def beat(self, number, obeys, is_lost):
-        self.world.beat(number, obeys=obeys, is_lost=is_lost)
+    @rule(number=CLIENTS, obeys=st.booleans(), is_lost=st.booleans(), may_wait=st.booleans())
+    def beat(self, number, obeys, is_lost, may_wait):
+        self.world.beat(number, obeys=obeys, is_lost=is_lost, may_wait=may_wait)
 
     @rule(number=CLIENTS)
     def commit(self, number):
@@ -164,6 +165,14 @@ class OrderedGroup(RuleBasedStateMachine):
     @rule(count=st.integers(1, 6))
     def set_units(self, count):
         self.world.set_units({**UNITS, b"t": [b"t-%d" % number for number in range(count)]})
+
+    @rule(topic=st.sampled_from(TOPICS))
+    def delete(self, topic):
+        self.world.delete(topic)
+
+    @rule(unit=st.sampled_from([b"t-0", b"u"]))
+    def reset(self, unit):
+        self.world.reset(unit)
 
     @rule(is_paused=st.booleans())
     def pause(self, is_paused):
@@ -250,6 +259,10 @@ class SharedGroup(RuleBasedStateMachine):
     @rule(unit=st.sampled_from([b"a", b"b"]), place=st.integers(0, 12))
     def reset(self, unit, place):
         self.world.reset(unit, ([0, *self.world.pointers[unit]] * 13)[place])
+
+    @rule(unit=st.sampled_from([b"a", b"b"]))
+    def delete(self, unit):
+        self.world.delete(unit)
 
     @rule(away=st.sampled_from([b"a", b"nothing"]))
     def set_units(self, away):

@@ -10,7 +10,7 @@ from poe.broker.groups.journal import Journal
 from poe.broker.groups.lease import Lease
 from poe.broker.groups.ordered import Ordered
 from poe.broker.groups.ownership import Ownership
-from poe.broker.groups.returned import Why
+from poe.broker.groups.returned import ReturnedRanges, Why
 from poe.broker.groups.shared import Shared
 from poe.broker.groups.shared_image import Progress, SharedImage
 
@@ -24,6 +24,12 @@ GroupMutant = Literal[
     "group-keep-leases",
     "group-two-owners",
     "group-same-generation",
+    "group-no-places",
+    "group-no-news",
+    "group-keep-deleted",
+    "group-no-deadline",
+    "group-too-soon",
+    "group-early-letters",
     "group-forget-failures",
     "group-old-life",
     "group-same-letters",
@@ -106,6 +112,57 @@ def _same_generation(patch: Any) -> None:
         return heartbeat(self, member, generation, [*owned, *kept])
 
     patch(Ownership, "heartbeat", hear)
+
+
+def _no_places(patch: Any) -> None:
+    """Have who is granted a unit begin as if nobody had ever been there."""
+    heartbeat = Ordered.heartbeat
+
+    def forget(self: Any, *said: Any) -> Any:
+        keep, revoke, granted = heartbeat(self, *said)
+        told = {unit: each._replace(position=None) for unit, each in granted.items()}
+        return keep, revoke, told
+
+    patch(Ordered, "heartbeat", forget)
+
+
+def _no_news(patch: Any) -> None:
+    """Tell those who wait only when their time is over."""
+    patch(Ownership, "take_news", lambda _: set())
+
+
+def _keep_deleted(patch: Any) -> None:
+    """Leave with its owner a unit that is deleted."""
+    patch(Ownership, "withdraw", lambda *_: None)
+
+
+def _no_deadline(patch: Any) -> None:
+    """Set no alarm for what is to be tried again."""
+    patch(ReturnedRanges, "next_due_us", lambda _: None)
+
+
+def _too_soon(patch: Any) -> None:
+    """Hand out what has failed at once."""
+    give_back = Shared._give_back
+
+    def forget_delay(self: Any, lease: Any, bounds: Any, said: Any, now_us: int) -> None:
+        give_back(self, lease, bounds, (*said[:4], 0.0, said[5]), now_us)
+
+    patch(Shared, "_give_back", forget_delay)
+
+
+def _early_letters(patch: Any) -> None:
+    """Count the last attempt of a message before it was made."""
+    fail = Shared._fail
+
+    def fail_early(self: Any, unit: bytes, bounds: Any, failures: Any, *rest: Any) -> None:
+        is_last = failures.attempts + 1 >= self._definition.options.attempts_max
+        if is_last:
+            self._die(unit, bounds, failures, rest[-1])
+        else:
+            fail(self, unit, bounds, failures, *rest)
+
+    patch(Shared, "_fail", fail_early)
 
 
 def _forget_failures(patch: Any) -> None:
@@ -197,6 +254,12 @@ GROUP_MUTANTS: dict[str, Callable[[Any], None]] = {
     "group-keep-leases": _keep_leases,
     "group-two-owners": _two_owners,
     "group-same-generation": _same_generation,
+    "group-no-places": _no_places,
+    "group-no-news": _no_news,
+    "group-keep-deleted": _keep_deleted,
+    "group-no-deadline": _no_deadline,
+    "group-too-soon": _too_soon,
+    "group-early-letters": _early_letters,
     "group-forget-failures": _forget_failures,
     "group-old-life": _old_life,
     "group-same-letters": _same_letters,

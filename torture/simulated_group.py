@@ -8,7 +8,7 @@ after a power cut the end of it may be missing, which those who were answered do
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +16,9 @@ from poe.broker.groups.dead_letters import Dying
 from poe.broker.groups.lease import Lease
 from poe.broker.groups.membership import MemberInfo
 from poe.broker.groups.options import GroupDefinition, GroupOptions, Mode, matches
-from poe.broker.groups.shared import Failed
-from poe.broker.groups.state import GroupState
+from poe.broker.groups.ordered import Granted
+from poe.broker.groups.shared import Done, Failed, Outcome
+from poe.broker.groups.state import GroupState, Heartbeat
 from poe.errors import GroupFenced
 
 START_US = 1_790_000_000_000_000
@@ -74,8 +75,11 @@ class World(ABC):
         """Make the group anew of its log."""
         first, *changes = self.log
         state = GroupState.restore(first)
-        for change in changes:
-            state.apply(change)
+        at = state.changes_count
+        middle = len(changes) // 2
+        # What was written, and not answered, is written again.
+        for begin, end in ((0, middle), (middle // 2, len(changes))):
+            state.replay(at + begin, changes[begin:end])
         return state
 
     def compact(self) -> None:
@@ -98,6 +102,17 @@ class World(ABC):
         silent = [each for each in sorted(self.members) if self._heard_us[each] <= limit_us]
         self.members -= set(silent)
         return silent
+
+    def expire(self) -> None:
+        """Do what time has brought; before the group has said there is nothing of that."""
+        due_us = self.state.next_deadline_us()
+        events, changes = self.state.expire(self.now_us), self.state.take_changes()
+        is_due = due_us is not None and due_us <= self.now_us
+        assert is_due or not (events or changes), f"{due_us} is not over, but {events}, {changes}"
+        due_us = self.state.next_deadline_us()
+        assert due_us is None or due_us > self.now_us, "it is always due"
+        self.log += changes
+        self.end_step()
 
     def refused(self, number: int) -> None:
         """A client was fenced; only one that is no member may be."""
@@ -143,11 +158,17 @@ class SharedWorld(World):
         self.lost: set[Message] = set()
         """What was done, and a power cut has taken the knowledge."""
         self.letters: dict[tuple[int, int], list[Message]] = {}
+        self.given_up: set[Message] = set()
+        """What a client has said never to try again."""
+        self.due_us: dict[Message, int] = {}
+        """When what has failed may be tried again."""
         self.is_certain = True
         """Whether no power cut has taken what clients know."""
         self._is_reset = False
         self._detached: set[Dying] = set()
-        """Dying ranges that a reset has made somebody's work again."""
+        """Dying ranges that a reset has made somebody's work again, or of a deleted unit."""
+        self._of_deleted: dict[Dying, list[Message]] = {}
+        """What was in those of deleted units."""
         self._there = set(pointers)
         self.state.set_units(self.units(), self.now_us)
         self.end_step()
@@ -179,11 +200,33 @@ class SharedWorld(World):
         messages = [(unit, each) for each in self.pointers[unit]]
         for message in messages:
             self.lost.discard(message)
+            self.given_up.discard(message)
+            self.due_us.pop(message, None)
             self.done.pop(message, None)
             self.attempts.pop(message, None)
             if message[1] <= pointer:
                 self.done[message] = 1
         # So that no power cut takes it back, of which the judge does not know what was before.
+        self.end_step()
+        self.compact()
+
+    def delete(self, unit: bytes) -> None:
+        """Delete a unit, which is made anew at once, with as many messages behind those."""
+        there = self.pointers[unit]
+        self._detached |= {each for each in self.state.shared.dying() if each.unit == unit}
+        of_it = [each for each in self._detached if each.unit == unit]
+        self._of_deleted |= {each: self._messages(each) for each in of_it}
+        self.pointers[unit] = [each + 10_000 for each in there]
+        for each in self.held:
+            if each.lease.unit == unit:
+                each.is_valid = False
+        for message in [(unit, each) for each in there]:
+            for known in (self.attempts, self.done, self.due_us):
+                known.pop(message, None)
+            self.lost.discard(message)
+            self.given_up.discard(message)
+        self.state.forget([unit], self.now_us)
+        self.state.set_units(self.units(), self.now_us)
         self.end_step()
         self.compact()
 
@@ -224,12 +267,13 @@ class SharedWorld(World):
         for each in self.valid():
             if each.deadline_us <= self.now_us:
                 self._count_expiry(each)
-        self.state.expire(self.now_us)
-        self.end_step()
+        self.expire()
 
     def take(self, number: int, limit: int) -> Held | None:
         """Have a client ask for messages."""
+        self.expire()
         for _ in range(_STEPS_MAX):
+            has_work = self.state.shared.has_work
             try:
                 want = self.state.shared.want(member_id(number), limit, ALL, self.now_us)
             except GroupFenced:
@@ -237,6 +281,7 @@ class SharedWorld(World):
                 return None
             if want is None:
                 return None
+            assert has_work, f"who waits would not be given {want}"
             there = self.pointers[want.unit]
             low, high = bisect_right(there, want.after), bisect_right(there, want.last)
             found = there[low : min(high, low + want.limit)]
@@ -249,7 +294,16 @@ class SharedWorld(World):
             return self._hold(number, lease, found)
         raise AssertionError("it asks for ever")
 
-    def acknowledge(self, held: Held, part: slice | None, *, is_failed: bool) -> None:
+    def acknowledge(
+        self,
+        held: Held,
+        part: slice | None,
+        *,
+        is_failed: bool,
+        outcome: Outcome = "retry",
+        delay_s: float | None = None,
+        is_rest_done: bool = False,
+    ) -> None:
         """Have a client say of a lease, or of some of its messages, that they are done or not."""
         lease = held.lease
         chosen = held.messages if part is None else held.messages[part]
@@ -257,8 +311,9 @@ class SharedWorld(World):
             return
         bounds = (self._before(chosen[0], lease.after), chosen[-1][1])
         if is_failed:
-            said: Failed = (lease.id, *bounds, "retry", None, "it says so")
-            lost = self.state.shared.acknowledge([], [said], self.now_us)
+            said: Failed = (lease.id, *bounds, outcome, delay_s, "it says so")
+            done: list[Done] = [(lease.id, None)] if is_rest_done else []
+            lost = self.state.shared.acknowledge(done, [said], self.now_us)
         else:
             ranges = None if part is None else [bounds]
             lost = self.state.shared.acknowledge([(lease.id, ranges)], [], self.now_us)
@@ -266,10 +321,16 @@ class SharedWorld(World):
         if held.is_valid:
             changed = held.left & set(chosen)
             held.left -= changed
+            if is_failed and is_rest_done:
+                self.done |= dict.fromkeys(held.left, len(self.log) + 10)
+                held.left = set()
             held.is_valid = bool(held.left)
             for message in changed:
                 if is_failed:
                     self.attempts[message] = self.attempts.get(message, 0) + 1
+                    self.due_us[message] = self.now_us + round((delay_s or 0) * SECOND)
+                    if outcome == "dead":
+                        self.given_up.add(message)
                 else:
                     self.done[message] = len(self.log) + 1
         self.end_step()
@@ -302,8 +363,19 @@ class SharedWorld(World):
         if dying is None:
             return
         messages = self._messages(dying)
-        stored = self.letters.setdefault((dying.epoch, dying.sequence), messages)
+        number = dying.epoch, dying.sequence
+        if number not in self.letters:
+            epoch, sequence = max(self.letters, default=(-1, -1))
+            expected = sequence + 1 if dying.epoch == epoch else 0
+            is_next = dying.epoch >= epoch and dying.sequence == expected
+            refused = f"behind {epoch}, {sequence} the topic refuses {number}"
+            assert is_next or not self.is_certain, refused
+        stored = self.letters.setdefault(number, messages)
         assert stored == messages, "a dead letter is taken for another one, and lost"
+        if self.is_certain and dying not in self._detached:
+            least = self.state.definition.options.attempts_max
+            innocent = [each for each in messages if self.attempts.get(each, 0) < least]
+            assert self.given_up.issuperset(innocent), f"{innocent} have not failed {least} times"
         if self.is_certain and not self._is_reset:
             letters = Counter(message for each in self.letters.values() for message in each)
             assert max(letters.values()) == 1, f"{letters.most_common(1)} is there twice"
@@ -323,6 +395,8 @@ class SharedWorld(World):
             self.lost |= {each for each, at in self.done.items() if at > kept_count}
             self.done = {each: at for each, at in self.done.items() if at <= kept_count}
             self.attempts.clear()
+            self.given_up.clear()
+            self.due_us.clear()
         for each in self.held:
             each.is_valid = False
         self.end_step()
@@ -352,9 +426,12 @@ class SharedWorld(World):
             if held is not None:
                 self.acknowledge(held, None, is_failed=False)
                 continue
+            is_any = self.state.shared.next_dying() is not None
             while self.state.shared.next_dying() is not None:
                 self.put_letter(is_buried=True)
             deadline_us = self.state.shared.next_deadline_us()
+            if deadline_us is None and is_any:
+                continue  # there was no room for more, maybe
             if deadline_us is None:
                 break
             self.sleep(max(0, deadline_us - self.now_us) / SECOND + 1)
@@ -376,6 +453,8 @@ class SharedWorld(World):
             assert not each.left & held.left, "two members hold a message"
         for message in messages:
             assert message not in self.done, f"{message} was done, and is handed out again"
+            assert self.due_us.get(message, 0) <= self.now_us, f"{message} is not due"
+            assert message not in self.given_up, f"{message} was given up, and is handed out"
             known = self.attempts.get(message)
             told = lease.failures.attempts
             if self.is_certain:
@@ -402,9 +481,19 @@ class SharedWorld(World):
         return max(least, there[at - 1] if at else 0)
 
     def _messages(self, dying: Dying) -> list[Message]:
+        if dying in self._of_deleted:
+            return self._of_deleted[dying]
         there = self.pointers[dying.unit]
         low, high = bisect_right(there, dying.after), bisect_right(there, dying.last)
         return [(dying.unit, pointer) for pointer in there[low:high]]
+
+
+Said = tuple[int, frozenset[bytes]]
+"""The generation that a heartbeat tells, and what its sender owns."""
+
+
+def _has_news(told: Heartbeat, owned: frozenset[bytes]) -> bool:
+    return bool(told.revoke) or set(told.keep) != owned
 
 
 @dataclass
@@ -416,6 +505,8 @@ class Owner:
     owned: set[bytes] = field(default_factory=set)
     revoked: set[bytes] = field(default_factory=set)
     """What it was told to give up, and works on still."""
+    deleted: set[bytes] = field(default_factory=set)
+    """What of it was deleted since: it works on what there is no more."""
 
 
 class OrderedWorld(World):
@@ -425,8 +516,11 @@ class OrderedWorld(World):
         super().__init__("ordered")
         self._units = units
         self.owners: dict[int, Owner] = {}
-        self.commits: list[tuple[int, bytes, int]] = []
-        """Where the log was, the unit, and the pointer that was taken."""
+        self.commits: list[tuple[int, bytes, int | None]] = []
+        """Where the log was, the unit, and the pointer that was taken; None: it was forgotten."""
+        self._instances: dict[str, int] = {}
+        self._held_back: dict[int, Said] = {}
+        """Heartbeats that wait for their answers."""
         self._first_owner: dict[tuple[bytes, int], int] = {}
         self._begun: dict[bytes, int] = {}
         """The newest generation in which somebody has begun to work on each unit."""
@@ -438,14 +532,26 @@ class OrderedWorld(World):
         """The units of each topic."""
         return self._units
 
-    def join(self, number: int, wishes: tuple[bytes, ...] | None, *, is_lost: bool) -> None:
+    def join(
+        self,
+        number: int,
+        wishes: tuple[bytes, ...] | None,
+        *,
+        is_lost: bool,
+        instance: str | None = None,
+    ) -> None:
         """Have a client join, which drops what it had; its answer may get lost."""
-        info = MemberInfo(id=member_id(number), topics=wishes)
+        info = MemberInfo(id=member_id(number), topics=wishes, instance=instance)
         owner = self.owners[number] = Owner(wishes)
+        self._held_back.pop(number, None)
         joined = self.state.join(info, self.now_us)
+        self._instances = {each: who for each, who in self._instances.items() if who != number}
+        if instance is not None:
+            self.members.discard(self._instances.get(instance, number))
+            self._instances[instance] = number
         self.joined(number)
         if not is_lost:
-            self._begin(owner, joined.units, joined.generation)
+            self._begin(owner, joined.granted, joined.generation)
         self.end_step()
 
     def leave(self, number: int) -> None:
@@ -454,42 +560,71 @@ class OrderedWorld(World):
             self.state.leave(member_id(number), self.now_us)
             self.members.remove(number)
             self.owners[number] = Owner()
+            self._held_back.pop(number, None)
             self.end_step()
 
-    def beat(self, number: int, *, obeys: bool, is_lost: bool) -> None:
-        """Have a client send a heartbeat, whose answer may get lost; it obeys the last one."""
+    def end_step(self) -> None:
+        """Write what has changed, compare, and answer heartbeats for which there are news."""
+        super().end_step()
+        for member in self.state.take_news():
+            if (said := self._held_back.pop(int(member), None)) is not None:
+                self._take(int(member), self.state.tell(member, *said, self.now_us))
+
+    def beat(self, number: int, *, obeys: bool, is_lost: bool, may_wait: bool = False) -> None:
+        """Have a client send a heartbeat, whose answer may get lost; it obeys the last one.
+
+        The answer may be held back as long as there is nothing new to say.
+        """
         owner = self.owners.get(number)
         if owner is None:
             return
+        self.expire()
+        said = self._held_back.pop(number, None)
+        if said is not None and number in self.members:
+            told = self.state.tell(member_id(number), *said, self.now_us)
+            assert not _has_news(told, said[1]), f"client {number} was not told of {told}"
         if obeys:
             owner.owned -= owner.revoked
+            owner.deleted &= owner.owned
             owner.revoked = set()
+        said = owner.generation, frozenset(owner.owned)
         try:
-            told = self.state.heartbeat(
-                member_id(number), owner.generation, sorted(owner.owned), self.now_us
-            )
+            told = self.state.heartbeat(member_id(number), *said, self.now_us)
         except GroupFenced:
             self.refused(number)
             self.owners[number] = Owner()
             return
         self.hear(number)
-        assert not set(told.keep) & set(told.revoke)
-        if not is_lost:
-            owner.revoked = set(told.revoke) & owner.owned
-            self._begin(owner, told.keep, told.generation)
+        if may_wait and not _has_news(told, said[1]):
+            self._held_back[number] = said
+        elif not is_lost:
+            self._take(number, told)
         self.end_step()
 
-    def _begin(self, owner: Owner, units: Iterable[bytes], generation: int) -> None:
+    def _take(self, number: int, told: Heartbeat) -> None:
+        """Have a client hear the answer to a heartbeat."""
+        owner = self.owners[number]
+        assert not set(told.keep) & set(told.revoke)
+        owner.revoked = set(told.revoke) & owner.owned
+        places = {unit for each in self._units.values() for unit in each}
+        assert told.granted.keys() == (set(told.keep) - owner.owned) & places
+        self._begin(owner, told.granted, told.generation)
+
+    def _begin(self, owner: Owner, granted: Mapping[bytes, Granted], generation: int) -> None:
         """Have a client begin with what it does not work on yet, under a name of its own.
 
         It numbers what it puts by unit and generation, from the same number on each time.
         """
         owner.generation = generation
-        for unit in set(units) - owner.owned:
+        expected = self.expected()
+        for unit, place in granted.items():
             last = self._begun.get(unit, 0)
             assert generation > last, f"{unit!r} is begun twice in generation {generation}"
             self._begun[unit] = generation
-        owner.owned |= set(units)
+            begun = place.position and place.position[0]
+            assert begun == expected.get(unit), f"{unit!r} is begun at {begun}"
+        owner.owned |= granted.keys()
+        owner.deleted -= granted.keys()
 
     def commit(self, number: int) -> None:
         """Have a client commit on all units, also those of others: only its own are taken."""
@@ -508,7 +643,10 @@ class OrderedWorld(World):
             return
         assert number in self.members, f"client {number} is none, and has committed"
         self.hear(number)
-        assert owner.owned & everywhere.keys() <= taken.keys()
+        refused = owner.owned & everywhere.keys() - taken.keys()
+        is_withdrawn = self.state.ordered._ownership.is_withdrawn
+        assert all(map(is_withdrawn, refused)), f"{number} owns {refused}, and has not committed"
+        assert not owner.deleted & taken.keys(), "it is of what was deleted"
         for other in self.members - {number}:
             # What was granted to it, and taken back before it knew, is nobody else's yet.
             stolen = taken.keys() & self.owners[other].owned
@@ -522,13 +660,30 @@ class OrderedWorld(World):
     def sleep(self, seconds: float) -> None:
         """Let time pass; sessions may be over then."""
         self.pass_time(seconds)
-        self.state.expire(self.now_us)
-        self.end_step()
+        self.expire()
 
     def set_units(self, units: dict[bytes, list[bytes]]) -> None:
         """Have other units."""
         self._units = units
         self.state.set_units(units, self.now_us)
+        self.end_step()
+
+    def delete(self, topic: bytes) -> None:
+        """Delete a topic, which is made anew at once."""
+        gone = self._units[topic]
+        self.commits += [(len(self.log) + 1, unit, None) for unit in gone]
+        self.state.forget(gone, self.now_us)
+        self.state.set_units(self._units, self.now_us)
+        for owner in self.owners.values():
+            owner.deleted |= owner.owned & set(gone)
+        self.end_step()
+
+    def reset(self, unit: bytes) -> None:
+        """Go on elsewhere; all members are ended."""
+        self._pointer += 1
+        self.state.reset({unit: self._pointer}, self.now_us, force=True)
+        self.members.clear()
+        self.commits.append((len(self.log) + 2, unit, self._pointer))
         self.end_step()
 
     def pause(self, *, is_paused: bool) -> None:
@@ -539,6 +694,7 @@ class OrderedWorld(World):
     def end_node(self, lost_count: int) -> None:
         """End the node, and start it again; after a power cut without the end of its log."""
         kept_count = self.restart(lost_count)
+        self._held_back.clear()
         self.commits = [each for each in self.commits if each[0] <= kept_count]
         self.end_step()
 
@@ -549,7 +705,8 @@ class OrderedWorld(World):
 
     def expected(self) -> dict[bytes, int]:
         """The positions that were taken last."""
-        return {unit: pointer for _, unit, pointer in self.commits}
+        last = {unit: pointer for _, unit, pointer in self.commits}
+        return {unit: pointer for unit, pointer in last.items() if pointer is not None}
 
     def check(self) -> None:
         """Compare what the group says with what must be."""
@@ -575,6 +732,7 @@ class OrderedWorld(World):
         for number in sorted(self.members):
             owner = self.owners[number]
             assert not owner.revoked, f"client {number} is to give up {owner.revoked} still"
+            assert not owner.deleted, f"client {number} has not begun anew {owner.deleted}"
             topics = [
                 topic
                 for topic in self._units

@@ -9,6 +9,7 @@ from torture.simulated_group import Held, OrderedWorld, SharedWorld
 _STEPS = 200
 _CLIENTS = 4
 _UNITS = {b"t": [b"t-0", b"t-1", b"t-2", b"t-3", b"t-4"], b"u": [b"u"], b"v": [b"v-0", b"v-1"]}
+_INSTANCES = [None, None, None, "i", "j"]
 _WISHES = [None, None, None, (b"t",), (b"u", b"v*"), (b"nowhere",)]
 _LOST_COUNTS = [0, 0, 0, 1, 5, 40]
 """Changes that go with the end of a node: none by a kill, the last ones by a power cut."""
@@ -34,10 +35,12 @@ def _ordered(trial: Trial) -> None:
         return number
 
     def join(number: int) -> None:
-        world.join(number, random.choice(_WISHES), is_lost=random.random() < 0.1)
+        wishes, instance = random.choice(_WISHES), random.choice(_INSTANCES)
+        world.join(number, wishes, is_lost=random.random() < 0.1, instance=instance)
 
     def beat() -> None:
-        world.beat(client(), obeys=random.random() < 0.7, is_lost=random.random() < 0.1)
+        dice = [random.random() for _ in range(3)]
+        world.beat(client(), obeys=dice[0] < 0.7, is_lost=dice[1] < 0.1, may_wait=dice[2] < 0.3)
 
     def set_units() -> None:
         count = random.randint(1, 9)
@@ -50,6 +53,8 @@ def _ordered(trial: Trial) -> None:
         (20, lambda: world.commit(client())),
         (20, lambda: world.sleep(random.choice([0.001, 0.02, 1, 1, 3, 11]))),
         (3, set_units),
+        (1, lambda: world.delete(random.choice(list(_UNITS)))),
+        (1, lambda: world.reset(random.choice([b"t-0", b"u", b"v-1"]))),
         (2, lambda: world.pause(is_paused=random.random() < 0.5)),
         (2, lambda: world.end_node(random.choice(_LOST_COUNTS))),
         (2, world.compact),
@@ -76,6 +81,7 @@ def _shared(trial: Trial) -> None:
         (1, crowd.set_units),
         (1, lambda: world.pause(is_paused=random.random() < 0.4)),
         (1, crowd.reset),
+        (1, crowd.delete),
         (3, crowd.extend),
         (6, lambda: world.put_letter(is_buried=random.random() < 0.8)),
         (1, lambda: world.end_node(random.choice(_LOST_COUNTS))),
@@ -97,6 +103,8 @@ class _Crowd:
                 for unit in (b"a", b"b", b"c")
             },
             lease_messages_max=random.choice([10, 40, 1000]),
+            leases_max=random.choice([5, 1000, 1000]),
+            holes_max=random.choice([3, 1000, 1000]),
             attempts_max=random.choice([1, 2, 3]),
             retry_s=0.5,
         )
@@ -118,7 +126,14 @@ class _Crowd:
         if (held := self._lease()) is not None:
             low = self._random.randrange(len(held.messages))
             part = slice(low, low + self._random.randint(1, 4))
-            self.world.acknowledge(held, part, is_failed=self._random.random() < 0.4)
+            self.world.acknowledge(
+                held,
+                part,
+                is_failed=self._random.random() < 0.4,
+                outcome=self._random.choice(["retry", "retry", "retry", "dead"]),
+                delay_s=self._random.choice([None, None, 0, 3]),
+                is_rest_done=self._random.random() < 0.2,
+            )
 
     def give_back(self) -> None:
         """Give a lease back."""
@@ -139,6 +154,10 @@ class _Crowd:
         """Go on somewhere in a unit."""
         unit = self._random.choice(list(self.world.pointers))
         self.world.reset(unit, self._random.choice([0, *self.world.pointers[unit]]))
+
+    def delete(self) -> None:
+        """Delete a unit; there is another one of its name then."""
+        self.world.delete(self._random.choice(list(self.world.pointers)))
 
     def _lease(self) -> Held | None:
         """One of the last ones."""
