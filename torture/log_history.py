@@ -56,9 +56,14 @@ class Put:
     tries: list[Try] = field(default_factory=list)
 
     @property
+    def acks(self) -> list[Try]:
+        """Return the tries that were acknowledged."""
+        return [each for each in self.tries if each.outcome == "acked"]
+
+    @property
     def acked(self) -> Try | None:
-        """Return the try that was acknowledged, if one was."""
-        return next((each for each in self.tries if each.outcome == "acked"), None)
+        """Return the first of these, if there is one."""
+        return next(iter(self.acks), None)
 
     @property
     def is_refused(self) -> bool:

@@ -28,16 +28,17 @@ def broken(history: LogHistory) -> list[str]:
 
 
 def missing(judged: Judged) -> Iterator[str]:
-    """What was acknowledged is at each node when all has healed, where its client was told."""
+    """What was acknowledged is at each node when all has healed, where its client was told.
+
+    However often that was: who puts again what is there is told the same.
+    """
     found = {
         (copy.node, copy.topic): {message: pointer for pointer, message in copy.records}
         for copy in judged.history.copies
     }
-    for put in judged.puts:
-        acked = put.acked
-        if acked is None:
-            continue
-        first = acked.pointer - len(put.messages) + 1
+    acks = ((put, each.pointer) for put in judged.puts for each in put.acks)
+    for put, last in acks:
+        first = last - len(put.messages) + 1
         for (node, topic), there in found.items():
             if topic != put.topic:
                 continue
@@ -74,10 +75,10 @@ def unequal(judged: Judged) -> Iterator[str]:
 
 
 def disordered(judged: Judged) -> Iterator[str]:
-    """The sequenced puts of a producer lie in its order, each once."""
+    """The puts of a producer lie in its order, each once; of plain ones the acknowledged do."""
     puts: dict[tuple[str, str], list[Put]] = defaultdict(list)
     for put in judged.puts:
-        if put.is_sequenced:
+        if put.is_sequenced or put.acks:
             puts[put.topic, put.client].append(put)
     for (topic, client), own in puts.items():
         last = 0

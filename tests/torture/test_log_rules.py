@@ -70,12 +70,24 @@ def read_of(*records, after=10, end=12):
     return [Read("a", "t", 2, after, end, records)]
 
 
+PLAIN = (0, b"2", 15), (1, b"0", 10)
+"""Puts without ids, in the order in which they were acknowledged: number, message and pointer."""
+
+
+def ack(pointer):
+    return Try("a", 0, "acked", pointer, 0.5, "acked")
+
+
 WRONG = Put("t", "p", 4, (b"4",), is_sequenced=True, tries=[Try("a", 4, "wrong", why="a gap")])
 
 BROKEN = {
     "nowhere": ("missing", sound(copies=both(*RECORDS[:3]))),
     "at one node only": ("missing", sound(copies=holding(*RECORDS[:3]))),
     "elsewhere than was told": ("missing", sound(copies=both(*RECORDS[:3], (16, b"2")))),
+    "elsewhere than was told again": (
+        "missing",
+        sound(puts=[Put("t", "p", 0, (b"0",), is_sequenced=True, tries=[*map(ack, (10, 9))])]),
+    ),
     "another message": ("two values", sound(copies=holding(*RECORDS[:3], (15, b"1a")))),
     "another one before": ("two values", sound(reads=read_of((11, b"1b"), (12, b"1a")))),
     "less": ("unequal", sound(copies=holding(*RECORDS[:3]))),
@@ -84,6 +96,10 @@ BROKEN = {
     "the second before the first": (
         "disordered",
         sound(copies=both((10, b"2"), *RECORDS[1:3], (15, b"0"))),
+    ),
+    "a plain one before that of its client": (
+        "disordered",
+        sound(puts=[put(n, m, pointer=p, is_sequenced=False) for n, m, p in PLAIN]),
     ),
     "refused": ("refused, and there", sound(copies=both(*RECORDS, (16, b"3")))),
     "twice": ("halved or twice", sound(copies=both(*RECORDS, (16, b"2")))),

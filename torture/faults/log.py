@@ -6,7 +6,7 @@ is mended, and what nodes have and clients were told is judged by `torture/log_r
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Any
@@ -74,6 +74,8 @@ class _Producer:
     number: int = 0
     put: Put | None = None
     is_waiting: bool = False
+    acked: list[Put] = field(default_factory=list)
+    """What it may put again."""
 
 
 @dataclass(slots=True)
@@ -110,11 +112,13 @@ class _Trouble:
         self.begin_topics()
         steps: dict[Callable[[], None], int] = {
             self.put: 60,
+            self.repeat: 6,
             self.read: 14,
             self.trim: 2,
             self.delete: 1,
             self.remake: 1,
             self.alter: 1,
+            self.shrink: 1,
             self.cut: 2,
             self.pause: 2,
             self.elect: 3,
@@ -288,6 +292,14 @@ class _Trouble:
             arguments = {"topic": self.random.choice(_TOPICS).encode(), "properties": changes}
             node.ask(partial(control, op="topic_alter", arguments=arguments), lambda _: None)
 
+    def shrink(self) -> None:
+        """Have a topic let go of its oldest segments from now on."""
+        node, topic = self.any_node(), _TOPICS[-1]
+        if node is not None:
+            self.history.shrinking.add(topic)
+            arguments = {"topic": topic.encode(), "properties": {"max_bytes": 1000}}
+            node.ask(partial(control, op="topic_alter", arguments=arguments), lambda _: None)
+
     def put(self) -> None:
         """Have a producer put, or put again."""
         node = self.any_node()
@@ -297,6 +309,16 @@ class _Trouble:
         producer = self.random.choice(idle)
         if producer.put is None:
             self.begin_put(producer)
+        self.put_again(producer, node)
+
+    def repeat(self) -> None:
+        """Have a producer put again what was acknowledged, as if it had not heard that."""
+        node = self.any_node()
+        idle = [each for each in self.producers if each.put is None and each.acked]
+        if node is None or not idle:
+            return
+        producer = self.random.choice(idle)
+        producer.put = self.random.choice(producer.acked[-3:])
         self.put_again(producer, node)
 
     def begin_put(self, producer: _Producer) -> None:
@@ -339,6 +361,8 @@ class _Trouble:
         match answer:
             case int():
                 asked.outcome, asked.pointer = "acked", answer
+                if put.is_sequenced and put.topic != _FLEETING and put not in producer.acked:
+                    producer.acked.append(put)
             case NoQuorum() | UnknownTopic():
                 asked.outcome = "refused"
             case SequenceGap() if not self.cluster.nodes[asked.node].knows(put.topic):
