@@ -11,11 +11,13 @@ from xxhash import xxh64_digest
 
 from poe.broker.coordinator.dead_letters import dead_letter
 from poe.broker.groups.dead_letters import Dying
+from poe.broker.groups.ranges import Bounds
 from poe.cluster.batch import BATCH_BYTES_MAX, STARTS, Batch
 from poe.cluster.identity import StreamId
 from poe.cluster.queue.effects import Bury
 from poe.cluster.queue.ledger import Ledger
 from poe.cluster.queue_record import GroupRecord
+from poe.cluster.ranges import minus
 from poe.record import RECORD_HEADER_BYTES
 from poe.storage.formats.record import decode_records
 
@@ -35,6 +37,8 @@ class Burials:
         """Of what is buried; they go with the time, and none is that of the group as it was."""
         self._dying: Dying | None = None
         """What is being buried."""
+        self._put: list[Bounds] = []
+        """What of it was here to be put aside."""
         self._repeat_us = 0
 
     def bury(self, now_us: int) -> list[Bury]:
@@ -43,7 +47,9 @@ class Burials:
         while (dying := shared.next_dying()) is not None:
             if dying is self._dying and now_us < self._repeat_us:
                 break
-            batches = self._letters(dying)
+            found = self._batches(self._ledger.stream(dying.unit), dying.after, dying.last)
+            self._put = [(batch.after, batch.last) for batch in found]
+            batches = self._letters(dying, found)
             if batches:
                 self._dying = dying
                 self._number = max(self._number + 1, now_us)
@@ -65,13 +71,17 @@ class Burials:
         return None if self._dying is None else self._repeat_us
 
     def _end(self, dying: Dying) -> None:
+        """Have it done; but what was borrowed, and is here no more, others have and hand out."""
+        stream, bounds = self._ledger.stream(dying.unit), (dying.after, dying.last)
+        gone = minus(self._ledger.not_owned(stream, *bounds), self._put)
         self._ledger.shared.buried(dying)
-        self._ledger.knowledge.finish(self._ledger.stream(dying.unit), dying.after, dying.last)
+        for each in minus([bounds], gone):
+            self._ledger.knowledge.finish(stream, *each)
         self._dying = None
 
-    def _letters(self, dying: Dying) -> tuple[Batch, ...]:
+    def _letters(self, dying: Dying, found: Sequence[Batch]) -> tuple[Batch, ...]:
         letters: list[Batch] = []
-        for batch in self._batches(self._ledger.stream(dying.unit), dying.after, dying.last):
+        for batch in found:
             messages = [
                 dead_letter(dying, pointer, message, is_enveloped=True)
                 for pointer, message in decode_records(batch.records)

@@ -118,6 +118,20 @@ def test_what_was_borrowed_is_buried_by_who_has_seen_it_fail():
     assert [batch[:3] for batch in bury.batches] == [(0, 2, 2)]
 
 
+def test_what_was_borrowed_and_cannot_be_buried_is_not_done_where_its_owner_is_gone():
+    """As where the network is cut, so that nobody else holds letters: others have the message."""
+    nodes = Sharers((X,), (Y,), attempts_max=1)
+    nodes[0].hold(MINE, 0, 2)
+    nodes[1].lease(Y, 10, wait_s=2.0, token="waits")
+    nodes.sleep(0.1)
+    nodes[1].said(nodes[1].answers.pop("waits").lease, "dead", Y)
+    assert len(buried(nodes[1])) == 1
+    nodes.part(0, 1)
+    nodes[1].sleep(6)
+    assert buried(nodes[1]) == []
+    assert list(nodes[1].share.done(MINE)) == []
+
+
 def test_a_queue_holds_letters_under_their_ids_once():
     nodes = Wired(3)
     [bury] = buried(dying())
