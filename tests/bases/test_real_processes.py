@@ -112,6 +112,8 @@ class DiesAtOnce(Doer):
         os._exit(1)
 
 
+# Thespian's sockets may take what is sent a turn later, and then it is lost with the process.
+@pytest.mark.parametrize("processes", ["multiprocQueueBase"], indirect=True)
 def test_process_that_dies_before_its_actor_is_made_fails_the_start(processes):
     with pytest.raises(StartFailed):
         processes.start(DiesAtOnce)
