@@ -10,6 +10,7 @@ from poe.errors import PoeError
 from poe.mapping.doors import Doors, Place, Signals, Status, Tally, now_us
 from poe.mapping.judge import Judge
 from poe.mapping.message import topic_bytes
+from poe.mapping.rule import Call
 from poe.mapping.rule_set import RuleSet
 from poe.mapping.unit import Grant, Unit
 from poe.protocol.server import Server
@@ -42,12 +43,14 @@ class Station:
     Attributes:
         servers: nodes of one cluster, in the order to try them in, or a single one.
         rules: those of now; the actor `rules` changes it.
+        earlier: some of those before, the newest last: batches may be planned with them still.
         refusal: what ends the run: trying again does not change it.
     """
 
     servers: Sequence[Server]
     rules: RuleSet
     options: RunOptions
+    earlier: Sequence[RuleSet] = ()
     refusal: PoeError | None = None
     notes: list[str] = field(default_factory=list)
     """The newest that was told."""
@@ -134,6 +137,7 @@ class Run:
             self._judge,
             station.options.batch,
             process=station.process,
+            earlier=self._judge_of,
             may_repeat=station.options.may_repeat,
         )
         doors.carry_out(unit.work())
@@ -150,3 +154,23 @@ class Run:
                 self._judges[1].close()
             self._judges = rules, Judge(rules.compile(), now_us)
         return self._judges[1]
+
+    def _judge_of(self, planned: bytes) -> Judge | None:
+        """Return rules of before by their hash, in the place of those of now until they are asked.
+
+        Not where processes call their functions: these read the file as it is now.
+        """
+        for rules in reversed(self.station.earlier):
+            judge = Judge(rules.compile(), now_us)
+            if judge.hash == planned and not _has_processes(rules):
+                if self._judges is not None:
+                    self._judges[1].close()
+                self._judges = rules, judge
+                return judge
+        return None
+
+
+def _has_processes(rules: RuleSet) -> bool:
+    return any(
+        isinstance(each.fate, Call) and each.fate.isolation == "process" for each in rules.rules
+    )

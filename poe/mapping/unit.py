@@ -182,6 +182,7 @@ class Unit:
         batch: int,
         *,
         process: bytes,
+        earlier: Callable[[bytes], Rules | None] = lambda _: None,
         may_repeat: bool = False,
     ) -> None:
         """Begin with a grant.
@@ -192,6 +193,7 @@ class Unit:
             rules: returns those of now, at the boundary of each plan.
             batch: messages at a time, at most.
             process: a few bytes that no other process has.
+            earlier: returns those of before by their hash, where they are still known.
             may_repeat: go on where a plan was made with other rules; messages may come twice.
         """
         self._mapping = mapping
@@ -199,6 +201,7 @@ class Unit:
         self._rules = rules
         self._batch = batch
         self._process = process
+        self._earlier = earlier
         self._may_repeat = may_repeat
         self._position = grant.pointer
         self._number = 1
@@ -239,10 +242,13 @@ class Unit:
     def _repeat(self, plan: Plan) -> Work:
         rules = self._rules()
         if plan.reason is None and plan.rules != rules.hash:
-            if not self._may_repeat:
+            earlier = self._earlier(plan.rules)
+            if earlier is None and not self._may_repeat:
                 raise RulesChanged(self._mapping, self._grant.unit, plan.rules, rules.hash)
-            yield Tell("a batch was planned with other rules; some messages may come twice")
-            return
+            if earlier is None:
+                yield Tell("a batch was planned with other rules; some messages may come twice")
+                return
+            rules = earlier
         columns = yield from self._read_all(plan)
         if columns is None:
             yield Tell("messages of a batch are gone from their topic; others may come twice")

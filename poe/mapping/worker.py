@@ -59,6 +59,8 @@ PERIOD_S: Final = 60
 _GO: Final = "go"
 _LOOK_S: Final = 1.0
 _SHUTDOWN_S: Final = 10.0
+_EARLIER_MAX: Final = 4
+"""Rules of before that are kept, should a batch be planned with them."""
 _LET_GO_S: Final = 5.0
 """The end waits no longer for batches that are under way."""
 _REQUEST_S: Final = 30.0
@@ -91,6 +93,7 @@ class Rules(GenServer):
             if rules is not None:
                 rules.compile()
                 _check_same(station.rules, rules)
+                station.earlier = (*station.earlier[-_EARLIER_MAX + 1 :], station.rules)
                 station.rules = rules
                 station.tell("new rules hold from the next batch on")
         except PoeError as error:

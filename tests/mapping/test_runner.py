@@ -377,6 +377,33 @@ def test_the_node_is_told_that_a_mapping_has_stopped_once_it_has_left(server, na
     assert left == [True]
 
 
+def test_a_batch_that_was_planned_before_new_rules_came_is_repeated_with_those_of_before(
+    server, names
+):
+    """Nobody was killed: the node was away, and all partitions went through the group once."""
+    source, target = names
+    rule_set = rules(names)
+    changed = replace(rule_set, rules=(Rule(id="all", fate=Route(to=(f"{target}2",))),))
+    coming: list[RuleSet] = []
+    put(server, source, [1])
+    with run(server, rule_set, lambda: coming.pop() if coming else None) as runner:
+        wait_until(lambda: stored(server, target) == [1], 20)
+        server.fail(Overloaded("puts_max", 7), 10_000)
+        put(server, source, [2])
+        wait_until(lambda: any(each.status.reason for each in runner.station.runs()), 20)
+        server.stop()
+        coming.append(changed)
+        wait_until(lambda: runner.station.rules is changed, 20)
+        server._proxy.failures.clear()  # noqa: SLF001 - it has failed for long enough
+        group = f"mapping.m{source}"
+        wait_until(lambda: not server.node.control("group", group=group)["members"], 20)
+        server.start()
+        put(server, source, [3])
+        wait_until(lambda: stored(server, f"{target}2") or runner.join(0), 20)
+    assert stored(server, target) == [1, 2]
+    assert stored(server, f"{target}2") == [3]
+
+
 def test_a_batch_that_was_planned_with_other_rules_is_refused(server, names):
     source, target = names
     rule_set = rules(names)
