@@ -49,6 +49,12 @@ class Put:
     is_unanswered: bool = False
     """It was found, but nobody was promised that it is there."""
 
+    put_id: tuple[bytes, int, int] | None = None
+    """With one it may be put again; whoever does so says when."""
+
+    answer: int | Exception | None = None
+    """What its client was told last; None: it waits for that."""
+
     is_halved: bool = False
     """A part of it is there, or its bytes are torn, by a fault that may do that."""
 

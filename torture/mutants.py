@@ -33,6 +33,7 @@ from poe.storage.real_files import RealFile, RealFiles
 from poe.storage.recovery import recovery
 from poe.storage.recovery.survey import Survey
 from poe.storage.segment import durability, segment, segment_files, segment_options
+from poe.storage.segment.producers import Producers
 from poe.storage.segment.sum_writer import SumWriter
 from poe.storage.slab_log import record as slab_record
 from poe.storage.store import folder_watch, store, topic_folders
@@ -66,6 +67,7 @@ Mutant = Literal[
     "ignore-sync-errors",
     "keep-what-failed",
     "stale-bound",
+    "forget-producers",
     "any-topic-name",
     "payload-in-log",
     "no-restart",
@@ -282,6 +284,11 @@ def _stale_bound(patch: Patch) -> None:
 
     patch(server, "_put", noting_put)
     patch(server, "_serve", stale_serve)
+
+
+def _forget_producers(patch: Patch) -> None:
+    """Tell a new segment nothing of who has put with ids."""
+    patch(Producers, "live", lambda *_: iter(()))
 
 
 def _any_topic_name(patch: Patch) -> None:
@@ -516,6 +523,7 @@ _MUTANTS: dict[str, Callable[[Patch], None]] = {
     "ignore-sync-errors": _ignore_sync_errors,
     "keep-what-failed": _keep_what_failed,
     "stale-bound": _stale_bound,
+    "forget-producers": _forget_producers,
     "any-topic-name": _any_topic_name,
     "payload-in-log": _payload_in_log,
     "no-restart": _no_restart,

@@ -218,17 +218,20 @@ class _Client(GenServer):
             await self._put(message)
 
     async def _put(self, message: Put) -> None:
-        begun = begin_put(self._cell, self._routes, message.topic, message.messages)
+        topic, messages, put_id = message.topic, message.messages, message.put_id
+        begun = begin_put(self._cell, self._routes, topic, messages, put_id)
         try:
-            message.pointer = await self._handler.put(message.topic, message.messages, begun)
+            message.answer = await self._handler.put(topic, messages, begun, put_id)
+            message.pointer = message.pointer or message.answer  # put again, it stays
             message.acked_s = self._clock.monotonic_s()
             message.is_unanswered = False
-        except ActorDead:
-            pass  # it may be stored
-        except SyncFailed:
-            message.is_doubtful = True
-        except PoeError:
-            message.is_refused = True
+        except ActorDead as error:
+            message.answer = error  # it may be stored
+        except SyncFailed as error:
+            message.answer, message.is_doubtful = error, True
+        except PoeError as error:
+            # With an id it may be stored by an earlier try.
+            message.answer, message.is_refused = error, put_id is None
 
     async def handle_call(self, request: Any, caller: Call) -> Any:
         topic, pointer, limit = request

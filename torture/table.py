@@ -206,6 +206,7 @@ SCENARIOS = {
                 "no-data-sync",
                 "no-sum-sync",
                 "ack-during-sync",
+                "forget-producers",
             ),
             bite_count=100,
         ),

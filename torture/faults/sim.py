@@ -2,11 +2,20 @@
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from operator import attrgetter
 from random import Random
 
-from poe.errors import PoeError
-from torture.checker import Journal, Put, Sender
+from poe.errors import (
+    ConnectionClosed,
+    PoeError,
+    ProducerFenced,
+    RepeatedPut,
+    SequenceGap,
+    UnknownTopic,
+)
+from poe.storage import PutKey
+from torture.checker import Journal, Put, Record, Sender
 from torture.layers.simulated_disk import SimulatedDisk
 from torture.layers.watched import ERRORS
 from torture.scenario import Run, Trial
@@ -31,6 +40,24 @@ def play(run: Run) -> None:
     run.each(lambda trial: _History(trial).play())
 
 
+@dataclass
+class _Numbered:
+    """A producer that numbers its puts onto a topic, and puts again what is not acknowledged."""
+
+    sender: Sender
+    topic: bytes
+    client: int
+    epoch: int = 0
+    sequence: int = 0
+    put: Put | None = None
+    may_be_forgotten: bool = False
+    """Whether the topic may have lost what was acknowledged."""
+
+    def put_id(self) -> PutKey:
+        """Return the id of the next put."""
+        return (b"%16d" % self.client, self.epoch, self.sequence)
+
+
 class _History:
     """One node, its clients, and what happens to them."""
 
@@ -42,6 +69,12 @@ class _History:
         self.journal = Journal()
         self.trimmed: dict[bytes, int] = {}
         self.senders = [Sender(self.journal, self.random) for _ in range(4)]
+        self.numbered = [
+            _Numbered(Sender(self.journal, self.random), topic, number)
+            for number, topic in enumerate(_TOPICS)
+        ]
+        self.read_records: dict[bytes, list[Record]] = {}
+        """What a reader of each topic was given since the last crash."""
         count_limit = self.random.choice([20, 60])
         self.node = SimulatedNode(SimulatedDisk(), self.ack, count_limit, self.random)
         self.has_power_cuts = self.random.random() < 0.6
@@ -53,7 +86,8 @@ class _History:
     def play(self) -> None:
         """Do steps; they stop at the first that shows a fault."""
         steps = {
-            self.put: 60,
+            self.put: 50,
+            self.put_numbered: 15,
             self.read: 10,
             self.pass_time: 20,
             self.fail: 2,
@@ -61,6 +95,7 @@ class _History:
             self.kill_actor: 2,
             self.set_clock: 1,
             self.trim: 1,
+            self.delete: 1,
             self.crash: 1,
             self.restart: 1,
             self.check: 1,
@@ -81,9 +116,34 @@ class _History:
         put = self.senders[number].begin(self.random.choice(_TOPICS), count_max=8, length_max=40)
         self.node.begin_put(number, put)
 
+    def put_numbered(self) -> None:
+        """Put with an id, or put again what was not acknowledged, or as if it had not been."""
+        each = self.random.choice(self.numbered)
+        put = each.put
+        if put is not None and put.answer is None:
+            return
+        answer = None if put is None else put.answer
+        match answer:
+            case SequenceGap() if each.may_be_forgotten:
+                each.epoch, each.sequence, each.may_be_forgotten = each.epoch + 1, 0, False
+            case RepeatedPut() | ProducerFenced() | SequenceGap():
+                self.trial.failures.append(f"{put} of {each.put_id()}: {answer}")
+            case int() if put is not None and put.pointer not in {None, answer}:
+                self.trial.failures.append(f"{put} was at {put.pointer}, and is at {answer}")
+        if put is None or (isinstance(answer, int) and self.random.random() < 0.8):
+            each.sequence += put is not None
+            put = each.put = each.sender.begin(each.topic, count_max=8, length_max=40)
+        put.put_id, put.answer, put.is_refused = each.put_id(), None, False
+        self.node.begin_put(each.client, put)
+
     def read(self) -> None:
+        """Have a reader read on; or another one from the begin."""
+        topic = self.random.choice(_TOPICS)
+        known = self.read_records.setdefault(topic, [])
+        after = known[-1][0] if known else 0
         with contextlib.suppress(PoeError):  # of a disk that fails
-            self.node.read(self.random.choice(_TOPICS), 0, self.random.choice([0, 1, 2, 100]))
+            self.node.read(topic, 0, self.random.choice([0, 1, 2, 100]))
+            known += self.node.read(topic, after, self.random.choice([1, 2, 100]))
 
     def pass_time(self) -> None:
         self.node.advance(self.random.choice([0.0, 0.01, 0.5, 3.0]))
@@ -120,6 +180,22 @@ class _History:
             self.trimmed[topic] = max(self.trimmed.get(topic, 0), pointer)
             self.node.begin_trim(topic, pointer)
 
+    def delete(self) -> None:
+        """Delete a topic, while nobody puts; the next put makes another one."""
+        topic = self.random.choice(_TOPICS)
+        if self.has_power_cuts:
+            return  # which may bring it back
+        self.node.disk.failing.heal()
+        self.node.advance(_REPAIR_S)
+        with contextlib.suppress(UnknownTopic):
+            self.node.control("delete", topic=topic)
+        self.journal.puts.pop(topic, None)
+        self.trimmed.pop(topic, None)
+        self.read_records.pop(topic, None)
+        for each in self.numbered:
+            if each.topic == topic:
+                each.put, each.may_be_forgotten = None, True
+
     def crash(self) -> None:
         disk, random = self.node.disk, self.random
         is_power_cut = self.has_power_cuts and random.random() < 0.7
@@ -130,6 +206,11 @@ class _History:
         disk.failing.heal()
         self.trial.note(power_cuts=is_power_cut, kills=not is_power_cut)
         died_s = self.node.clock.monotonic_s()
+        self.read_records.clear()
+        for each in self.numbered:
+            each.may_be_forgotten |= is_power_cut or self.ack == "memory"
+            if each.put is not None and each.put.answer is None:
+                each.put.answer = ConnectionClosed("it has died")
         self.node.start()
         for topic, pointer in self.trimmed.items():
             # What is lost may have been trimmed, too; its pointers are given anew.
@@ -161,6 +242,12 @@ class _History:
         may_return: Callable[[Put], bool] = lambda _: False,
     ) -> None:
         stored = dict(self.node.read_all())
+        for topic, known in self.read_records.items():
+            after = known[-1][0] if known else 0
+            missed = {each for each in stored.get(topic, ()) if each[0] <= after} - set(known)
+            self.trial.expect(
+                is_true=not missed, otherwise=f"a reader of {topic!r} missed {missed}"
+            )
         for topic, pointer in self.trimmed.items():
             self.journal.forget(topic, pointer)
             stored[topic] = [each for each in stored.get(topic, ()) if each[0] > pointer]
