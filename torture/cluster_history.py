@@ -25,7 +25,8 @@ Kind = Literal[
     "stored",  # `node` keeps a copy of `messages`; `made`, `size_bytes`: all that it keeps then
     "dropped",  # `node` drops `messages` undone, by its watermark, and says so
     "down",  # `node` has been told that the life `made` of the node in `peers` is over
-    "group",  # `client` makes `group` at `node`; `state`: its delivery
+    "group",  # `client` makes `group` at `node`; `state`: its delivery, or that it is deleted
+    "pause",  # somebody pauses `group` at `node`, or has it go on, as `state` says
     "handed",  # `node` hands `messages` to `client`; `state` "lost": the answer is never heard
     "untold",  # `node` ends, or its queue, while `client` waits for messages that it may have got
     "undelivered",  # `node` learns that `messages`, which it has handed out, came to nobody
@@ -163,6 +164,11 @@ class History:
         for event in self.of("group"):
             found.setdefault((event.queue, event.group), event)
         return found
+
+    @cached_property
+    def deleted(self) -> set[GroupName]:
+        """The groups that somebody has deleted."""
+        return {(each.queue, each.group) for each in self.of("group") if each.state == "deleted"}
 
     def by_message(self, *kinds: Kind) -> dict[tuple[GroupName, str], list[Event]]:
         """Return the events of some kinds for each group and message."""

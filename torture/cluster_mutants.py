@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 from poe.broker.groups.failures import NONE_YET
+from poe.broker.groups.state import GroupState
 from poe.cluster.frames import Known
 from poe.cluster.identity import NodeRef, StreamId
 from poe.cluster.queue.effects import PutState
@@ -27,6 +28,7 @@ ClusterMutant = Literal[
     "cluster-no-digest",
     "cluster-busy-lies",
     "cluster-no-watermark",
+    "cluster-no-pause",
 ]
 
 
@@ -135,6 +137,11 @@ def _no_watermark(patch: Any) -> None:
     patch(BestEffortQueue, "_make_room", lambda *_, may_drop: True)
 
 
+def _no_pause(patch: Any) -> None:
+    """Hand out for a group that is paused, as is known."""
+    patch(GroupState, "pause", lambda *_: None)
+
+
 CLUSTER_MUTANTS: dict[str, Callable[[Any], None]] = {
     "cluster-answer-early": _answer_early,
     "cluster-hand-out-done": _hand_out_done,
@@ -148,5 +155,6 @@ CLUSTER_MUTANTS: dict[str, Callable[[Any], None]] = {
     "cluster-no-digest": _no_digest,
     "cluster-busy-lies": _busy_lies,
     "cluster-no-watermark": _no_watermark,
+    "cluster-no-pause": _no_pause,
 }
 assert set(CLUSTER_MUTANTS) == set(get_args(ClusterMutant))

@@ -59,7 +59,7 @@ def lost(history: History) -> Iterator[str]:
 def _owed(history: History, put: Put) -> Iterator[GroupName]:
     """Yield the groups that must get a message: the only one, or those that its node must know."""
     queue = put.asked.queue
-    groups = [name for name in history.groups if name[0] == queue]
+    groups = [name for name in history.groups if name[0] == queue and name not in history.deleted]
     asked = put.asked
     for name in groups:
         made = history.groups[name]
@@ -131,7 +131,7 @@ def unnamed(history: History) -> Iterator[str]:
         named[event.queue][event.node] |= {(event.group, message) for message in event.messages}
     for (group, message), all_handed in history.by_message("handed").items():
         handed = [each for each in all_handed if each.state != "lost"]
-        if len(handed) < 2 or _is_at_most_once(history, group):
+        if len(handed) < 2 or _is_at_most_once(history, group) or group in history.deleted:
             continue
         known = [each for each in handed if _is_told(history, each)]
         if len([each for each in handed if known and each.at_us <= known[-1].at_us]) < 2:
@@ -190,7 +190,7 @@ def again(history: History) -> Iterator[str]:
     forgotten then what is over, and done everywhere as far as they could know; not it itself.
     """
     handed = history.by_message("handed")
-    for (group, message), acked in history.by_message("acked").items():
+    for (group, message), acked in history.by_message("acked", "dead").items():
         for each in handed.get((group, message), ()):
             for ack in acked:
                 is_own = ack.node == each.node  # its disk tells it so
@@ -202,6 +202,23 @@ def again(history: History) -> Iterator[str]:
                     at = f"{ack.node} at {ack.at_us}, and handed out by {each.node} at {each.at_us}"
                     yield f"{message} of {group} was acknowledged at {at}"
                     break
+
+
+def paused(history: History) -> Iterator[str]:
+    """Nobody hands out for a group of which it knows for a while that it is paused.
+
+    Where clocks jump, what was said last counts by them, and not by the time here.
+    """
+    said: dict[GroupName, list[Event]] = defaultdict(list)
+    for event in [] if history.of("jump") else history.of("pause"):
+        said[event.queue, event.group].append(event)
+    for event in history.of("handed"):
+        before = [each for each in said[event.queue, event.group] if each.at_us <= event.at_us]
+        last = before[-1] if before else event
+        # What was handed out before is answered when that is written.
+        is_known = last.state == "group_pause" and last.at_us + SECOND_US < event.at_us
+        if is_known and (event.node, event.life) in history.knowers(last, event.at_us, AGREED_US):
+            yield f"{event.node} hands out for {event.group}, paused at {last.at_us}"
 
 
 def _is_back(history: History, group: GroupName, message: str, event: Event) -> bool:
@@ -369,6 +386,7 @@ RULES: Final[dict[str, Rule]] = {
     "unnamed": unnamed,
     "named falsely": named_falsely,
     "again": again,
+    "paused": paused,
     "miscounted": miscounted,
     "disordered": disordered,
     "unequal": unequal,

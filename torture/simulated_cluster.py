@@ -21,12 +21,14 @@ from poe.cluster.queue import effects
 from poe.cluster.queue.copies import Copies
 from poe.cluster.queue.queue import BestEffortQueue
 from poe.cluster.queue_record import GroupRecord, QueueRecord
+from poe.protocol import envelope
 from poe.record import RECORD_HEADER_BYTES, SIZE_BYTES, decode_header
 from poe.testing.simulated_fabric import SimulatedNetwork, Spans, Told
 from torture.cluster_history import Event, Kind, message_of
 
 SECOND_US = 1_000_000
 _GOSSIP_US = 5 * SECOND_US
+_BURY_US = 50_000
 _WRITE_US = 5000
 """What it takes a disk to write, at most."""
 
@@ -379,6 +381,7 @@ class Hosted:
         """Have the actor crash: nothing is left of it but the copies."""
         self.node.cluster.add("crash", self.node, queue=self.record.name.decode())
         self.end()
+        self.groups = {record.name: record for record in self.queue.groups()}
         self._begin()
 
     def end(self) -> None:
@@ -465,8 +468,29 @@ class Hosted:
                 self._write(self.queue, number, message)
             case effects.Trim(number):
                 self._trim(number)
+            case effects.Bury(group, number, _, _, batches):
+                self._bury(group, number, batches)
             case effects.Event("dropped", _):
                 self.copies.tell_dropped()
+
+    def _bury(self, group: str, number: int, batches: Iterable[Batch]) -> None:
+        """Have dead letters held by another queue, which may be told, or never."""
+        node, queue = self.node, self.queue
+        letters = [
+            envelope.decode(letter)[1] or b""
+            for batch in batches
+            for _, letter in _records(batch.records)
+        ]
+
+        def held() -> None:
+            if self.queue is queue and node.hosted.get(self.record.name) is self:
+                name = self.record.name.decode()
+                messages = tuple(map(message_of, letters))
+                node.cluster.add("dead", node, queue=name, group=group, messages=messages)
+                self.do(lambda queue: queue.buried(group, number, node.now_us))
+
+        if node.cluster.random.random() < 0.7:
+            node.alarm(node.now_us + node.cluster.random.randint(1, _BURY_US), held)
 
     def _wake(self, deadline_us: int) -> None:
         if self._alarm_us == deadline_us and self.node.hosted.get(self.record.name) is self:

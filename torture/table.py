@@ -321,6 +321,7 @@ SCENARIOS = {
                 "cluster-no-digest",
                 "cluster-busy-lies",
                 "cluster-no-watermark",
+                "cluster-no-pause",
             ),
         ),
         Scenario(

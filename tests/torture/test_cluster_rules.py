@@ -193,6 +193,14 @@ BROKEN = {
             *(event(60, "report", node, (M1,), state="again") for node in NODES),
         ],
     ),
+    "paused there, and handed out": (
+        "paused",
+        [
+            *SOUND,
+            event(10, "pause", state="group_pause"),
+            event(21.5, "pause", state="group_resume"),
+        ],
+    ),
     "ok with one": ("miscounted", [*SOUND, *put(30, (), 2, made=1)]),
     "under with two": ("miscounted", [*SOUND, *put(30, (), 2, state="under")]),
     "busy with a copy": ("miscounted", [*SOUND, *put(30, (), 2, state="busy", made=1)]),

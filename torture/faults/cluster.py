@@ -6,9 +6,14 @@ judge what was seen. Its seed repeats it.
 """
 
 from collections.abc import Callable
+from functools import partial
 from itertools import permutations
+from typing import Any
 
+from poe.broker.requests.groups import GroupRequest
+from poe.cluster.queue.queue import BestEffortQueue
 from poe.cluster.queue_record import GroupRecord, OnFull, QueueRecord
+from poe.errors import PoeError
 from poe.protocol.leases import VERDICTS
 from poe.testing.simulated_fabric import SOME_DELAY, Faults
 from torture.cluster_clients import Member, Producer
@@ -81,6 +86,8 @@ class _Trouble:
         self.has_kills = random.random() < 0.7
         self.is_local = random.random() < 0.2
         """Whether all clients ask the first node."""
+        self._groups_count = 0
+        self._deleted: list[GroupRecord] = []
         self._mendings: dict[int, Callable[[], None]] = {}
 
     @property
@@ -98,6 +105,9 @@ class _Trouble:
             self.beat: 4,
             self.dies: 2,
             self.new_group: 1,
+            self.delete_group: 1,
+            self.pause: 1,
+            self.reset: 1,
         }
         if self.has_faults:
             steps |= {self.cut: 3, self.freeze: 2, self.noise: 2, self.slow: 2, self.mend: 5}
@@ -140,7 +150,7 @@ class _Trouble:
             "lease_s": _LEASE_S,
             "session_s": _SESSION_S,
             "retry_s": 0.5,
-            "attempts_max": 1000,
+            "attempts_max": self.random.choice([2, 1000]),
         }
         record = GroupRecord(_QUEUE, name, options, self.cluster.now_us, node.ids[-1])
         self.cluster.add("group", node, queue=_NAME, group=name, state=delivery)
@@ -187,7 +197,7 @@ class _Trouble:
             begin = self.random.randrange(len(held.messages))
             member.finish_part(held, begin, self.random.randint(begin + 1, len(held.messages)))
         else:
-            member.fail(held, self.random.choice([each for each in VERDICTS if each != "dead"]))
+            member.fail(held, self.random.choice(VERDICTS))
 
     def beat(self) -> None:
         """Have a member give signs of life."""
@@ -202,7 +212,78 @@ class _Trouble:
     def new_group(self) -> None:
         """Make a second group."""
         if len(self.members) < 4:
-            self.make_group("g1")
+            self._groups_count += 1
+            self.make_group(f"g{self._groups_count}")
+
+    def delete_group(self) -> None:
+        """Delete the second group."""
+        node = self.node()
+        if len(self.members) < 4 or node is None or not node.is_listening:
+            return
+        group = self.members[-1].group
+        for member in self.members[-2:]:
+            member.die()
+        del self.members[-2:]
+        self.cluster.add("group", node, queue=_NAME, group=group.name, state="deleted")
+        self._deleted.append(group)
+        self.delete_again(node)
+
+    def delete_again(self, node: Node) -> None:
+        """Have deleted what was, of which nobody may know where the node was lost."""
+        hosted = node.make_queue(self.record)
+        for record in [each.deleted(node.now_us) for each in self._deleted]:
+            hosted.do(partial(BestEffortQueue.make_group, record=record, now_us=node.now_us))
+
+    def pause(self) -> None:
+        """Pause a group, or have it go on."""
+        self.look_after("group_pause" if self.random.random() < 0.5 else "group_resume")
+
+    def look_after(self, op: str) -> None:
+        """Have somebody ask a node to do something with the first group."""
+        node = self.node()
+        if node is None or not node.is_listening or not self.members:
+            return
+        hosted, group = node.make_queue(self.record), self.members[0].group
+        hosted.make_group(group)
+        self.cluster.add("pause", node, queue=_NAME, group=group.name, state=op)
+        request = GroupRequest(op, {})
+        hosted.ask(
+            lambda queue, token: queue.serve(group.name, request, token, node.now_us),
+            lambda _: None,
+        )
+
+    def reset(self) -> None:
+        """Have the first group pass over all that a node holds.
+
+        What is to be handed out once at most may have been left to others for good.
+        """
+        node = self.node()
+        if node is None or not node.is_listening or not self.members:
+            return
+        hosted, group, cluster = node.make_queue(self.record), self.members[0].group, self.cluster
+        if group.options["delivery"] == AT_MOST_ONCE:
+            return
+        hosted.make_group(group)
+        messages = tuple(
+            name
+            for stream in hosted.copies.streams()
+            for last in [max(end for _, end in hosted.copies.held(stream))]
+            for name in cluster.named(stream, [(0, last)])
+        )
+        fields: dict[str, Any] = {"queue": _NAME, "group": group.name, "messages": messages}
+        fields["op"] = cluster.next_op()
+        cluster.add("ack", node, **fields)
+
+        def answered(answer: object) -> None:
+            if answer is not None:
+                cluster.add("unheld" if isinstance(answer, PoeError) else "acked", node, **fields)
+
+        request = GroupRequest(
+            "group_reset", {"to": "newest", "units": (), "dry": False, "force": True}
+        )
+        hosted.ask(
+            lambda queue, token: queue.serve(group.name, request, token, node.now_us), answered
+        )
 
     # ---- what happens to nodes ------------------------------------------------------------------
 
@@ -344,7 +425,11 @@ class _Trouble:
             member.die()
         self.cluster.advance(5.0)
         self.serving[0].forget_the_dead()
+        self.delete_again(self.serving[0])
+        self.is_local = False
+        self.look_after("group_resume")
         self.cluster.advance(1.0 + AGREED_US / SECOND_US)
+        self.look_after("group_resume")
         self.compare(1)
         self.drain()
         self.cluster.advance(1.0 + AGREED_US / SECOND_US)
