@@ -207,13 +207,17 @@ def again(history: History) -> Iterator[str]:
 def paused(history: History) -> Iterator[str]:
     """Nobody hands out for a group of which it knows for a while that it is paused.
 
-    Where clocks jump, what was said last counts by them, and not by the time here.
+    Where clocks of those who say so jump, it counts what they say last by them.
     """
     said: dict[GroupName, list[Event]] = defaultdict(list)
-    for event in [] if history.of("jump") else history.of("pause"):
+    for event in history.of("pause"):
         said[event.queue, event.group].append(event)
+    jumped = {event.node for event in history.of("jump")}
+    sure = {name for name, its in said.items() if jumped.isdisjoint(each.node for each in its)}
     for event in history.of("handed"):
-        before = [each for each in said[event.queue, event.group] if each.at_us <= event.at_us]
+        name = event.queue, event.group
+        its = said[name] if name in sure else ()
+        before = [each for each in its if each.at_us <= event.at_us]
         last = before[-1] if before else event
         # What was handed out before is answered when that is written.
         is_known = last.state == "group_pause" and last.at_us + SECOND_US < event.at_us
