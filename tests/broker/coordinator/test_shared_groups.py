@@ -290,6 +290,49 @@ def test_a_dead_letter_is_put_though_a_power_cut_has_set_back_the_log_and_the_cl
     assert [each[1] for each in letters] == [b"0", b"0", b"1", b"2"]
 
 
+def test_dead_letters_go_on_where_a_power_cut_has_taken_the_last_life_and_not_what_it_buried(
+    queue, monkeypatch
+):
+    """Their topic takes none of an epoch that is over: it is of an earlier life."""
+    sim = queue.sim
+    queue.put(3)
+    queue.join(ANN)
+    sim.node.put(b"workers.dead", b"there")
+    append = Segment.append
+
+    def refuse(self, *arguments):
+        if "dead" in self.path:
+            raise WriteFailed(self.path, "no disk")
+        return append(self, *arguments)
+
+    def give_up():
+        lease, _ = queue.ask(ANN, limit=1)
+        queue.ask(ANN, limit=0, failed=[Failed(lease.id, lease.after, lease.last, "dead")])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Segment, "append", refuse)
+        give_up()
+        sim.stop()
+    log, copy = sim.folder / "topics" / "poe.groups", sim.folder / "before"
+    shutil.copytree(log, copy)
+    sim.advance(2)
+    sim.start()
+    queue.join(ANN)
+    give_up()
+    sim.stop()
+    shutil.rmtree(log)
+    copy.rename(log)
+    sim.advance(2)
+    sim.start()
+    queue.join(ANN)
+    for _ in range(2):
+        give_up()
+    sim.advance(40)
+    assert queue.unit()["dying_ranges"] == 0
+    letters = [letter for _, letter in read_by_next(sim.node, b"workers.dead")][1:]
+    assert {envelope.decode(each)[1] for each in letters} == {b"0", b"1", b"2"}
+
+
 def test_a_topic_of_dead_letters_that_refuses_them_is_not_tried_with_each_request(queue):
     queue.put(1)
     queue.join(ANN, session_s=600)
