@@ -8,7 +8,7 @@ from poe.cli.argument import number
 from poe.cli.endpoint import Endpoint
 from poe.cli.endpoint_options import asks_server
 from poe.cli.group import write_json
-from poe.cli.output import write_line
+from poe.cli.output import check_reader, write_line
 from poe.cli.topic import Format, FormatOption
 from poe.errors import OptionError
 from poe.errors.short_text import printable
@@ -61,6 +61,8 @@ def events(
 
 def _show(connection: Socket, after: int, output_format: Format, *, is_followed: bool) -> None:
     while True:
+        if is_followed:
+            check_reader()
         page = connection.events(after, wait_s=_WAIT_S if is_followed else 0.0)
         if after and page.newest_seq < after:
             after = 0  # the server was started anew, and counts from 1

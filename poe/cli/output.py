@@ -4,6 +4,7 @@ A reader that has gone, as in `poe read t | head`, is the usual end of a pipe an
 """
 
 import contextlib
+import errno
 import os
 import select
 import sys
@@ -39,6 +40,21 @@ def write_bytes(data: bytes) -> None:
         discard(sys.stdout)
         kind = ReaderGone if isinstance(error, BrokenPipeError) else OutputFailed
         raise kind(error.strerror or str(error)) from error
+
+
+def check_reader() -> None:
+    """Look whether anybody reads standard output; who writes nothing would not hear of it.
+
+    Raises:
+        ReaderGone: nobody does any more.
+    """
+    if sys.stdout is None:
+        return
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)  # an error is told in any case
+    if any(found & select.POLLERR for _, found in poll.poll(0)):
+        discard(sys.stdout)
+        raise ReaderGone(os.strerror(errno.EPIPE))
 
 
 def wait_writable() -> None:

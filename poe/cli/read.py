@@ -20,6 +20,7 @@ from poe.cli.interrupt import Interrupt
 from poe.cli.output import (
     OutputFailed,
     ReaderGone,
+    check_reader,
     counted,
     is_terminal,
     wait_writable,
@@ -28,7 +29,7 @@ from poe.cli.output import (
 )
 from poe.cli.sentence import sentence_of
 from poe.errors import CorruptRecord, NotATopic, PoeError, UnknownTopic
-from poe.protocol import FOLLOW_WAIT_S, Socket
+from poe.protocol import Socket
 from poe.protocol.envelope import opened
 from poe.record import POINTER_MAX
 
@@ -36,6 +37,8 @@ Row: TypeAlias = tuple[int, bytes, int]
 """Pointer, message and ordinal, which is 0 where nobody asks for it."""
 
 _BATCH_COUNT = 1000
+_FOLLOW_WAIT_S = 5.0
+"""So long it may go unnoticed that the reader of a quiet topic has gone."""
 
 
 class Format(StrEnum):
@@ -262,7 +265,8 @@ def _batches(  # noqa: PLR0913 - a topic, how it is read, and from where to wher
             pointer = records[-1][0]
             limit = None if limit is None else limit - len(records)
         elif follow:
-            connection.wait(topic, pointer, FOLLOW_WAIT_S)
+            check_reader()
+            connection.wait(topic, pointer, _FOLLOW_WAIT_S)
         else:
             return
 

@@ -1,11 +1,14 @@
 """Standard streams that are full, closed or no longer read: what was done is told all the same."""
 
+import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
-from poe.cli.output import counted
+from poe.cli.output import ReaderGone, counted
+from poe.cli.read import _batches
 from tests.cli.processes import DEADLINE_S, Background, poe
 from tests.python_process import environment
 
@@ -91,6 +94,24 @@ def test_a_reader_that_has_gone_is_no_failure(server):
             command.process.stdout.close()
             assert command.process.wait(DEADLINE_S) == 0
             assert command.process.stderr.read() == b""
+
+
+def test_who_follows_a_quiet_topic_hears_that_its_reader_has_gone(monkeypatch):
+    """As in `poe read t --follow | head -1`, which went on until the next message came."""
+    read, write = os.pipe()
+    with os.fdopen(write, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        waits = []
+
+        def wait(*_):
+            waits.append(1)
+            os.close(read)  # while it waits
+
+        connection = SimpleNamespace(wait=wait)
+        following = _batches(connection, lambda *_: [], b"t", 0, None, follow=True)  # type: ignore[arg-type]
+        with pytest.raises(ReaderGone):
+            next(following)
+    assert waits == [1]
 
 
 @pytest.mark.parametrize(
