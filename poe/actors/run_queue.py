@@ -233,11 +233,14 @@ class RunQueue:
     @enters
     def is_quiet(self) -> bool:
         """Return whether nothing can happen any more without a message from outside."""
-        self.enter()  # a timer that rings, or a message that is handled, is nowhere to be seen
+        if self._is_running and self._is_owned():
+            raise CallFromActor
+        if not self._try_lock(False):
+            return False  # who runs actors has in hand what is nowhere to be seen
         try:
             return not (self.timers or self.queue or self.pinned or self.works_count)
         finally:
-            self.leave()
+            self._lock.release()
 
     def entries(self) -> Iterable[Entry]:
         """Return what is on its way; under the lock."""
@@ -365,8 +368,9 @@ class RunQueue:
                 # Whoever waits for a reply by `wait_reply` has given the call a timer already.
                 if call.timeout_s is not None and call.timer is None and not call.is_done:
                     call.timer = self.add_timer(call.timeout_s, call.expire)
-            except (TypeError, ValueError) as error:
-                # The caller is to blame, and not who happens to run actors now.
+            except (RuntimeError, TypeError, ValueError) as error:
+                # The caller is to blame, or a system that has no thread for the loop of timers, and
+                # not who happens to run actors now.
                 call.fail(error)
                 self.drain()
 

@@ -408,10 +408,17 @@ class ServerCell(ActorCell):
             self._look_through_mailbox()
 
     def _look_through_mailbox(self) -> None:
-        """Take once more what came while the actor was busy: not all of it waits for `resume`."""
-        mailbox, self.mailbox = self.mailbox, None
-        while mailbox:
-            self.deliver(*mailbox.popleft())
+        """Take once more what came while the actor was busy: not all of it waits for `resume`.
+
+        What does comes into a new mailbox, in its order.
+        """
+        before, self.mailbox = self.mailbox, None
+        try:
+            while before:
+                self.deliver(*before.popleft())
+        finally:
+            if before and self.instance is not None:  # cut short: who waits hears of the end
+                self.open_mailbox().extend(before)
 
     def _serve(self, request: SystemRequest) -> object:
         """Carry out a request and return its answer; what it raises goes to who asked."""

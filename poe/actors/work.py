@@ -95,8 +95,6 @@ class Work:
         job = self._run
         if isinstance(event_loop, EventLoop):
             job = partial(self._run_and_tell, event_loop)
-        else:
-            self._look()
         if threads is None:
             _shares.submit(self._cell, job)
         else:
@@ -105,6 +103,8 @@ class Work:
             # Its end waits for the lock, which this actor's turn has.
             self._is_counted = True
             self._cell.run_queue.works_count += 1
+        else:
+            self._look()
 
     def wait(self) -> None:
         """Block until it is done; for an actor that is about to end, or has to know now."""

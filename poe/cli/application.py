@@ -18,6 +18,7 @@ from poe.cli.output import (
     ReaderGone,
     discard,
     escape_what_has_no_character,
+    is_reader_gone,
     occupy_closed_descriptors,
     write_error,
     write_line,
@@ -77,8 +78,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return interrupt.exit_code
     except SystemExit as ended:
-        # So typer ends where nobody reads its help any more.
-        if not isinstance(ended.__context__, BrokenPipeError):
+        # So typer ends, which wraps standard output, where nobody reads its help any more.
+        is_pipe = isinstance(ended.__context__, BrokenPipeError)
+        if not (is_pipe and is_reader_gone(sys.__stdout__)):
             raise
         return ExitCode.OK
     except (typer.TyperException, PoeError, OutputFailed, OSError) as error:

@@ -240,5 +240,6 @@ def _member(member: dict[str, Any], mode: str) -> str:
 
 def _words(cells: Any) -> str:  # noqa: ANN401 - as a server tells it
     if isinstance(cells, dict):
-        cells = ", ".join(f"{key.replace('_', ' ')} {plain(each)}" for key, each in cells.items())
+        words = (f"{key.replace('_', ' ')} {plain(each)}" for key, each in cells.items())
+        return printable(", ".join(words))
     return printable(str(plain(cells)))

@@ -48,13 +48,18 @@ def check_reader() -> None:
     Raises:
         ReaderGone: nobody does any more.
     """
-    if sys.stdout is None:
-        return
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)  # an error is told in any case
-    if any(found & select.POLLERR for _, found in poll.poll(0)):
+    if is_reader_gone(sys.stdout):
         discard(sys.stdout)
         raise ReaderGone(os.strerror(errno.EPIPE))
+
+
+def is_reader_gone(stream: TextIO | None) -> bool:
+    """Return whether nobody reads a stream any more that had somebody to read it."""
+    if stream is None:
+        return False
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)  # an error is told in any case
+    return any(found & select.POLLERR for _, found in poll.poll(0))
 
 
 def wait_writable() -> None:

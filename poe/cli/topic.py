@@ -109,8 +109,8 @@ def adopt(
             adopted = connection.adopt_topic(topic, **given)
         except UnknownTopic as error:
             name = topic_text(topic)
-            allowed = f"how many of {name}-0, {name}-1 … there are, or 1 for {name} itself"
-            raise OptionError("--partitions", given.get("partitions", 1), allowed) from error
+            wanted = f"how many of {name}-0, {name}-1 … there are, or 1 for {name} itself"
+            raise OptionError("--partitions", given.get("partitions", 1), wanted) from error
         _tell(adopted, output_format)
 
 

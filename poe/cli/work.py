@@ -1,13 +1,15 @@
 """`poe work`: runs a program for each message of a topic."""
 
 import contextlib
+import errno
 import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from typing import Annotated
+import time
+from typing import Annotated, Final
 
 import typer
 
@@ -19,6 +21,10 @@ from poe.cli.output import counted, discard, write_error
 from poe.client import GroupWorker, Job
 from poe.errors import ConfigError
 from poe.topic_name import topic_text
+
+_NO_ROOM: Final = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+"""Errors of a machine that has no room for another process: no message is to blame."""
+_NO_ROOM_S: Final = 1.0
 
 
 @asks_server
@@ -130,10 +136,14 @@ class _Programs:
                 env={**os.environ, **variables},
                 start_new_session=True,
             )
-        except OSError as error:  # no `#!` in it, gone meanwhile, or no room for another process
+        except OSError as error:
             told = f"{self._command[0]!r} cannot be run ({error.strerror})"
             write_error(told)
-            job.nack(reason=told)
+            if error.errno in _NO_ROOM:
+                time.sleep(_NO_ROOM_S)  # for it may come again at once
+                job.release()
+            else:  # no `#!` in it, or gone meanwhile
+                job.nack(reason=told)
             return
         self._running.add(program)
         _, errors = program.communicate(job.value or b"")

@@ -57,7 +57,7 @@ class TopicNotCreated(BrokerError):
         self.topic = topic
         super().__init__(
             f"topic {shown(topic)} does not exist; make it with the control request create, "
-            "or set auto_create"
+            "or, for puts of others than mappings, set auto_create"
         )
 
 

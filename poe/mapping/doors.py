@@ -341,6 +341,8 @@ class Doors:
         made: dict[str, Any] = {"envelope": need}
         if replicas > 1:
             made["replicas"] = replicas
+        if least > 1:  # it had so many when the batch was planned, and was deleted since
+            made["partitions"] = least
         described = self._until_done(lambda s: self._described(s, topic, least, made))
         names = tuple(each.topic for each in described.partitions)
         # Letters, and what waits, are envelopes whatever somebody has made these topics with.
@@ -374,7 +376,7 @@ class Doors:
         return described
 
     def _store(self, puts: Sequence[Sent]) -> str | None:
-        """Put all; ANEW where a topic is another one than was described, or there is none."""
+        """Put all; ANEW where a topic, or its partition, is not there any more."""
         at = 0
         while at < len(puts):
             put = puts[at]
@@ -395,31 +397,37 @@ class Doors:
         """Put, but for what is stored already; False where the topic is not what it was.
 
         Raises:
-            NodeIsBehind: this node does not know the topic, and might make one of its own.
+            NotReplicated: as `_found`.
             PoeError: as `Socket.write`.
         """
         if self._connection.others_count and put.topic not in self._connection.known:
-            self._found(socket, put.topic)
-        messages = put.messages
+            try:
+                self._found(socket, put.topic)
+            except NodeIsBehind:  # or it was deleted, which who describes it finds out
+                return False
         # Who has put behind it has first put this; and a queue makes more copies by itself.
         with suppress(RepeatedPut, ProducerFenced, UnderCopies):
             try:
-                socket.write(put.topic, messages, put.put_id)
+                self._write(socket, put)
             except (PropertyMismatch, TopicNotCreated):
                 return False
-            except InvalidMessage as error:
-                dead = self._targets.get(self._dead_topic)
-                if dead is None or put.topic not in dead[1].partitions:
-                    raise
-                # With what is said of it a message may be larger than any may be.
-                # What has waited was on another partition, of which nobody knows which.
-                has_waited = self._place.topic == self._retry_topic
-                partition = None if has_waited else self._place.unit
-                messages = [
-                    letter_that_fits(each, error.message_max, partition) for each in messages
-                ]
-                socket.write(put.topic, messages, put.put_id)
         return True
+
+    def _write(self, socket: Socket, put: Sent) -> None:
+        """Put; of letters for which no message has room what it has room for."""
+        try:
+            socket.write(put.topic, put.messages, put.put_id)
+        except InvalidMessage as error:
+            dead = self._targets.get(self._dead_topic)
+            if dead is None or put.topic not in dead[1].partitions:
+                raise
+            # With what is said of it a message may be larger than any may be.
+            # What has waited was on another partition, of which nobody knows which.
+            has_waited = self._place.topic == self._retry_topic
+            partition = None if has_waited else self._place.unit
+            room = error.message_max
+            fitting = [letter_that_fits(each, room, partition) for each in put.messages]
+            socket.write(put.topic, fitting, put.put_id)
 
     def _until_done(self, call: Callable[[Socket], Any]) -> Any:  # noqa: ANN401 - what it returns
         """Return what a call returns, however long that takes; what fails, the next node is asked.

@@ -40,8 +40,7 @@ class Runner(Protocol):
         """Return what the function says of each message.
 
         Raises:
-            FunctionsHang: too many calls have not come back.
-            CannotCall: the machine has no thread, or no process, for it.
+            CannotCall: too many calls have not come back, or the machine has no thread or process.
         """
 
     def close(self) -> None:

@@ -143,7 +143,7 @@ Effect = Read | Commit | Describe | Store | Wait | Tell | Counted
 LEAVE: Final = "leave"
 """Answered to `Read` and `Wait`: let the unit go."""
 ANEW: Final = "anew"
-"""Answered to `Store`: a topic was deleted, or made anew, since it was described."""
+"""Answered to `Store`: a topic was deleted since it was described, or has not got a partition."""
 
 
 class Grant(NamedTuple):
@@ -357,6 +357,7 @@ class Unit:
         pause_s = rules.pause_s(held, self._attempts)
         if (yield Wait(pause_s, held.reason, held.kind)) == LEAVE:
             raise _Over
+        self._committed = None  # the next attempt is told before it is made, too
 
     def _give_up(self, rules: Rules, columns: Columns, rule: str, reason: str) -> Work:
         """Have one message dealt with as those that are given up: the plan says why."""
@@ -405,11 +406,12 @@ class Unit:
         self._trial = plan.trial
 
     def _store(self, plan: Plan, judged: Judged) -> Work:
-        wanted, answer = _wanted(judged.decided), ANEW
+        wanted = _wanted(judged.decided)
         producer = producer_of(self._mapping, self._grant.group_us, self._grant.unit, plan.life)
-        while wanted and answer == ANEW:
+        while wanted:
             targets = yield Describe(wanted, plan.spread)
-            answer = yield Store(puts_of(plan, producer, judged.decided, targets))
+            if (yield Store(puts_of(plan, producer, judged.decided, targets))) != ANEW:
+                break
         yield Counted(judged.counts, plan.count, plan.last)
 
     # ---- plans ----

@@ -63,6 +63,21 @@ def test_a_system_that_got_no_thread_for_its_loop_tries_again(live, monkeypatch)
     wait_until(lambda: log_of(live, second) == [("info", "awake")])
 
 
+def test_a_call_that_no_timer_can_end_fails_and_who_runs_actors_then_is_not_told(live, monkeypatch):
+    def refuse(_thread):
+        msg = "can't start new thread"
+        raise RuntimeError(msg)
+
+    caller, busy = live.start(Puppet), live.start(Puppet)
+    live.suspend(busy)
+    calls: list[Any] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        live.cast(caller, lambda puppet: calls.append(puppet.call(busy, "hello", timeout_s=5)))
+    assert isinstance(calls[0].error, RuntimeError)
+    assert live.is_alive(caller)
+
+
 async def sleep_for_no_time(puppet, goes_on):
     while goes_on():
         await puppet.sleep(0)

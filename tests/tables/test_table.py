@@ -369,8 +369,8 @@ class CopiedOnce:
     count = 0
 
     def __deepcopy__(self, memo):
-        CopiedOnce.count += 1
-        if CopiedOnce.count > 1:
+        self.count += 1
+        if self.count > 1:
             msg = "no copy"
             raise ValueError(msg)
         return self

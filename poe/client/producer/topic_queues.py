@@ -269,7 +269,7 @@ class TopicQueues:
             chosen = some_of(messages, places)
             part = Batch(queue, batch.begun_s)
             part.places = part.living_count = count = len(chosen)
-            own_id = put_id if count == len(messages) else _part_id(put_id, places)
+            own_id = put_id if count == len(messages) else _id_of_part(put_id, places)
             outgoing = OutgoingBatch(topic, number, chosen, own_id, bytes_of(chosen))
             parts.append(Part(queue, part, outgoing))
             placed.append((Delivery(part, count, count), places))
@@ -519,7 +519,7 @@ class TopicQueues:
         return None
 
 
-def _part_id(put_id: PutId | None, places: Sequence[int]) -> PutId:
+def _id_of_part(put_id: PutId | None, places: Sequence[int]) -> PutId:
     """Return the number of these messages of a batch from the spool.
 
     On Poe each partition is a topic, so that a part needs none among the others. But a later life

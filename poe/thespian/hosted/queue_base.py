@@ -134,10 +134,12 @@ class PacketQueue:
     def _drop_torn(self) -> None:
         """Forget messages whose writers were killed before all of them was sent."""
         torn = [key for key in self._parts if is_gone(key[0])]
+        if not torn:
+            return
         poll = select.poll()
         poll.register(self._reader, select.POLLIN)
         # Only now: whatever those have sent is there.
-        if torn and not poll.poll(0):
+        if not poll.poll(0):
             for key in torn:
                 del self._parts[key]
 

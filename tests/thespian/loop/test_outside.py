@@ -77,7 +77,7 @@ def test_the_end_of_a_context_keeps_nobody_waiting_for_what_cannot_come(live):
     system = thespians.actor_system_of(live)
     with system.private():
         pass
-    assert live.run_queue.is_quiet()
+    wait_until(live.run_queue.is_quiet)
     assert system.listen() is None
 
 
