@@ -34,6 +34,7 @@ from poe.errors import (
     OptionError,
     PoeError,
     RulesChanged,
+    SecurityFileError,
     TopicExists,
     UnknownGroup,
     UnknownPlan,
@@ -71,6 +72,7 @@ _FINAL: Final = (
     NotAuthorized,
     NotReplicated,
     OptionError,
+    SecurityFileError,
 )
 _REFUSED: Final = (UnknownPlan, RulesChanged)
 

@@ -18,6 +18,7 @@ from poe.errors import (
     OptionError,
     Overloaded,
     RulesChanged,
+    SecurityFileError,
     UnderCopies,
     UnknownGroup,
 )
@@ -35,6 +36,7 @@ from poe.mapping.watch import Watch
 from poe.protocol import socket as connect
 from poe.protocol.envelope import encode
 from poe.protocol.server import Server
+from poe.security.credentials import TokenFile
 from poe.testing import broker
 from tests.broker.damaged_group import damage_group
 from tests.client.consumers import url
@@ -492,6 +494,13 @@ def test_a_mapping_whose_group_is_damaged_says_so_at_once(serve, tmp_path):
     node.stop()
     node = serve(dir=tmp_path / "data")
     with Runner(rule_set, url(node)) as runner, pytest.raises(CorruptGroup):
+        runner.join(20)
+
+
+def test_a_file_of_credentials_that_is_not_there_ends_it_with_its_name(server, names, tmp_path):
+    """It was thirty crashes, and an end that said nothing of a file."""
+    runner = Runner(rules(names), server.url, OPTIONS, credentials=TokenFile(tmp_path / "token"))
+    with runner, pytest.raises(SecurityFileError, match="token: cannot be read"):
         runner.join(20)
 
 
