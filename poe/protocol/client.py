@@ -521,6 +521,9 @@ class Socket:
     def last_put(self, topic: bytes | str, producer: bytes) -> LastPut | None:
         """Return the newest put of a producer that the topic has; None where it has none.
 
+        It tells no number that is free: what was sent before this may come in behind it, and of a
+        replicated topic the copy of the node may end earlier.
+
         Raises:
             LocalProtocolError: nothing was sent; the producer is none.
             PoeError: as `control`.
