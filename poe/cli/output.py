@@ -8,7 +8,7 @@ import errno
 import os
 import select
 import sys
-from io import TextIOWrapper
+from io import TextIOWrapper, UnsupportedOperation
 from typing import TextIO
 
 _CLOSED = "it is closed"
@@ -57,8 +57,12 @@ def is_reader_gone(stream: TextIO | None) -> bool:
     """Return whether nobody reads a stream any more that had somebody to read it."""
     if stream is None:
         return False
+    try:
+        descriptor = stream.fileno()
+    except UnsupportedOperation:  # what a program has put in its place
+        return False
     poll = select.poll()
-    poll.register(stream.fileno(), 0)  # an error is told in any case
+    poll.register(descriptor, 0)  # an error is told in any case
     return any(found & select.POLLERR for _, found in poll.poll(0))
 
 

@@ -1,8 +1,8 @@
 """The console's frame, its overview and its pages of topics, in a real browser."""
 
 import os
+import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -113,14 +113,15 @@ def test_puts_are_seen_live(view):
 
 def test_the_chart_begins_though_nothing_is_put(view):
     page = view.page
-    answers: Iterator[dict[str, Any]] = iter([{"times_s": [], "series": {}}])
+    is_seen = threading.Event()
 
     def answer(route):
-        told = next(answers, None)
-        route.continue_() if told is None else route.fulfill(json=told)
+        nothing = {"times_s": [], "series": {}}
+        route.continue_() if is_seen.is_set() else route.fulfill(json=nothing)
 
     page.route("**/api/history*", answer)
     view.show("overview", "The first two samples are awaited")
+    is_seen.set()
     page.get_by_role("img").or_(page.get_by_text("As a table")).first.wait_for()
 
 
