@@ -116,7 +116,7 @@ def test_the_chart_begins_though_nothing_is_put(view):
     is_seen = threading.Event()
 
     def answer(route):
-        nothing = {"times_s": [], "series": {}}
+        nothing: dict[str, Any] = {"times_s": [], "series": {}}
         route.continue_() if is_seen.is_set() else route.fulfill(json=nothing)
 
     page.route("**/api/history*", answer)
