@@ -77,6 +77,12 @@ def test_a_suspended_actor_obeys_its_parent(system):
     assert log == [("terminate", "shutdown")]
 
 
+class NoTruth:
+    def __bool__(self):
+        msg = "no truth value"
+        raise ValueError(msg)
+
+
 def ask_meanwhile(system, ref, *ops):
     """Send a busy actor requests of the runtime; return their calls."""
     return [system.run_queue.call_from_outside(ref.cell, SystemRequest(op)) for op in ops]
@@ -106,6 +112,22 @@ def test_an_actor_that_was_suspended_and_stopped_while_it_was_busy_ends(system):
     assert log == [("gate", "open"), ("terminate", "enough")]
     assert not system.is_alive(ref)
     assert [type(call.error) for call in (late, *later)] == [ActorDead, ActorDead]
+
+
+def test_who_waits_behind_what_cuts_a_suspended_actor_short_hears_of_its_end(system):
+    gate, ref = system.start(Gate), system.start(Puppet, trap_exits=True)
+
+    async def wait(puppet):
+        await puppet.call(gate, "wait", None)
+
+    system.cast(ref, wait)
+    ask_meanwhile(system, ref, "suspend")
+    system.exit(ref, "boom")
+    late = system.run_queue.call_from_outside(ref.cell, "request")
+    ref.cell.instance.trap_exits = NoTruth()  # with which the signal is looked at once more
+    system.cast(gate, "open")
+    assert not system.is_alive(ref)
+    assert type(late.error) is ActorDead
 
 
 def test_an_actor_that_was_suspended_while_it_was_busy_obeys_its_parent(system):

@@ -1,5 +1,6 @@
 """`poe group`, `poe queue` and `poe work`: groups and work queues from a terminal."""
 
+import errno
 import json
 import os
 import sys
@@ -486,6 +487,22 @@ def test_a_program_that_cannot_be_run_is_told_in_a_sentence_as_the_reason_of_its
     told = f"{str(program)!r} cannot be run (Exec format error)"
     assert reasons == [told]
     assert capsys.readouterr().err == f"poe: {told}\n"
+
+
+def test_a_message_for_whose_program_the_machine_has_no_room_has_not_failed(node, monkeypatch):
+    monkeypatch.setattr("poe.cli.work._NO_ROOM_S", 0)
+
+    def refuse(*_, **__):
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    node.put("jobs", b"x")
+    with Queue(url(node), "jobs", group_options={**OPTIONS, "attempts_max": 1}) as queue:
+        with monkeypatch.context() as patch:
+            patch.setattr("subprocess.Popen", refuse)
+            _Programs(["cat"]).run(queue.get())
+        again = queue.get()
+        assert (again.value, again.attempts) == (b"x", 0)
+        again.ack()
 
 
 def test_a_program_that_is_not_there_is_refused(run):

@@ -247,3 +247,22 @@ def test_who_waits_and_ends_has_not_died_of_the_message_that_it_waits_with(
             world._carry_out(owner, may_fail=False)  # noqa: SLF001 - up to there
         work.close()
         assert not [each for _, data in world.log if (each := Plan.decode(data).reason) is not None]
+
+
+def test_who_is_about_to_try_again_behind_a_wait_says_so_first():
+    """Else a message of which processes die with each second attempt would be tried for ever."""
+    world = World(0, count=2)
+    made = Awaited(1, world.rng, {})
+    grant = units.Grant(b"source", 1, 0)
+    work = Unit("m", grant, partial(_same, made), 16, process=b"1").work()
+    world.generation = 1
+    owner = simulated_mapping.Owner(1, work, next(work))
+    for _ in range(3):
+        named = []
+        while not isinstance(owner.effect, units.Wait):
+            world._carry_out(owner, may_fail=False)  # noqa: SLF001 - up to there
+            trials = [Plan.decode(data).trial for _, data in world.log[-1:]]
+            named += [trial.by for trial in trials if trial is not None]
+        assert b"1" in named
+        assert named[-1] == b""
+        owner.effect = work.send(None)

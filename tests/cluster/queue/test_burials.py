@@ -108,23 +108,25 @@ def test_what_is_dropped_by_the_options_of_the_group_is_done_at_once():
     assert list(node.share.done(MINE)) == [(0, 2)]
 
 
-def test_what_was_borrowed_is_buried_by_who_has_seen_it_fail():
+def borrowed_and_given_up():
+    """Return two nodes; the second has given up what it has borrowed of the first."""
     nodes = Sharers((X,), (Y,), attempts_max=1)
     nodes[0].hold(MINE, 0, 2)
     nodes[1].lease(Y, 10, wait_s=2.0, token="waits")
     nodes.sleep(0.1)
     nodes[1].said(nodes[1].answers.pop("waits").lease, "dead", Y)
+    return nodes
+
+
+def test_what_was_borrowed_is_buried_by_who_has_seen_it_fail():
+    nodes = borrowed_and_given_up()
     [bury] = buried(nodes[1])
     assert [batch[:3] for batch in bury.batches] == [(0, 2, 2)]
 
 
 def test_what_was_borrowed_and_cannot_be_buried_is_not_done_where_its_owner_is_gone():
     """As where the network is cut, so that nobody else holds letters: others have the message."""
-    nodes = Sharers((X,), (Y,), attempts_max=1)
-    nodes[0].hold(MINE, 0, 2)
-    nodes[1].lease(Y, 10, wait_s=2.0, token="waits")
-    nodes.sleep(0.1)
-    nodes[1].said(nodes[1].answers.pop("waits").lease, "dead", Y)
+    nodes = borrowed_and_given_up()
     assert len(buried(nodes[1])) == 1
     nodes.part(0, 1)
     nodes[1].sleep(6)
