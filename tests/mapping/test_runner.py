@@ -26,12 +26,12 @@ from poe.mapping import Columns, Drop, RuleSet, Stop
 from poe.mapping.doors import Doors, Place, Signals, Status
 from poe.mapping.function_file import find_function
 from poe.mapping.judge import Judge
-from poe.mapping.plan import Plan
+from poe.mapping.plan import Plan, topic_key
 from poe.mapping.report import Reporter
 from poe.mapping.rule import Call, OnError, Route, Rule, Source
 from poe.mapping.runner import Runner
 from poe.mapping.station import RunOptions
-from poe.mapping.unit import Read
+from poe.mapping.unit import Describe, Read
 from poe.mapping.watch import Watch
 from poe.protocol import socket as connect
 from poe.protocol.envelope import encode
@@ -610,10 +610,31 @@ def test_rules_that_a_batch_is_at_are_closed_only_behind_it(server, names, monke
     assert seen == [[1], [1, 2, 3]]
 
 
-def test_a_topic_that_is_made_only_now_is_read_as_it_was_made(server, names):
+def carry_out(server, names, work):
+    """Have the doors of a unit carry out effects; return what was told to people."""
     source = names[0].encode()
     host, _, port = server.url.removeprefix("poe://").rpartition(":")
     place = Place([Server(host, int(port))], "mapping.m", b"m" * 16, 1, source, source)
+    told: list[str] = []
+    Doors(place, rules(names), Status(source), Signals(), told.append).carry_out(work)
+    return told
+
+
+def test_a_target_that_was_deleted_has_as_many_partitions_as_its_batch_was_planned_for(
+    server, names
+):
+    target = names[1].encode()
+
+    def work():
+        described = yield Describe({target: False}, {topic_key(target): 3})
+        assert described[target].partitions == tuple(target + b"-%d" % each for each in range(3))
+
+    assert carry_out(server, names, work()) == []
+    assert len(server.node.describe(target).partitions) == 3
+
+
+def test_a_topic_that_is_made_only_now_is_read_as_it_was_made(server, names):
+    source = names[0].encode()
     answers: list[object] = []
 
     def work():
@@ -622,7 +643,7 @@ def test_a_topic_that_is_made_only_now_is_read_as_it_was_made(server, names):
         server.node.put(source, encode(b"key", b"1", None))
         answers.append((yield Read(0, None, 10)))
 
-    Doors(place, rules(names), Status(source), Signals(), answers.append).carry_out(work())
+    assert carry_out(server, names, work()) == []
     nothing, columns = answers
     assert nothing is None
     assert isinstance(columns, Columns)
