@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from tests.waiting import wait_until
+
 WARM_UP_COUNT = 50
 CALLS_COUNT = 101
 MESSAGE = b"x" * 100
@@ -65,6 +67,10 @@ def main() -> None:
         # Nothing happens by itself meanwhile.
         node = poe.start(dir=folder, port=0, check_interval=3600, sync_interval=3600)
         assert node.address is not None
+        poe.put(b"topic", MESSAGE)
+        store = node._store  # noqa: SLF001
+        assert store is not None
+        wait_until(lambda: store.bound.quiet_until > 0)  # raised once in ten seconds of puts
         found["in-process put"] = walk.of(lambda: poe.put(b"topic", MESSAGE))
         found["in-process next"] = walk.of(lambda: poe.next(b"topic", 0))
         host, port = node.address

@@ -37,6 +37,7 @@ from poe.storage.segment.producers import Producers
 from poe.storage.segment.sum_writer import SumWriter
 from poe.storage.slab_log import record as slab_record
 from poe.storage.store import folder_watch, store, topic_folders
+from poe.storage.store.pointer_bound import PointerBound
 from torture.cluster_mutants import CLUSTER_MUTANTS, ClusterMutant
 from torture.group_mutants import GROUP_MUTANTS, GroupMutant
 from torture.log_group_mutants import LOG_GROUP_MUTANTS, LogGroupMutant
@@ -72,6 +73,7 @@ Mutant = Literal[
     "payload-in-log",
     "no-restart",
     "clock-is-pointer",
+    "pointers-again",
     "no-store-lock",
     "leak-per-client",
     "long-pause",
@@ -307,6 +309,11 @@ def _payload_in_log(patch: Patch) -> None:
     patch(appendix_server.AppendixServer, "_put", log_and_put)
 
 
+def _pointers_again(patch: Patch) -> None:
+    """P34a: forget at a start which pointers were given."""
+    patch(PointerBound, "_read", lambda _: (0, 0, 0))
+
+
 def _no_restart(patch: Patch) -> None:
     """P24: what has ended stays in the table."""
 
@@ -527,6 +534,7 @@ _MUTANTS: dict[str, Callable[[Patch], None]] = {
     "any-topic-name": _any_topic_name,
     "payload-in-log": _payload_in_log,
     "no-restart": _no_restart,
+    "pointers-again": _pointers_again,
     "clock-is-pointer": _clock_is_pointer,
     "no-store-lock": _no_store_lock,
     "leak-per-client": _leak_per_client,

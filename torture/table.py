@@ -207,6 +207,7 @@ SCENARIOS = {
                 "no-sum-sync",
                 "ack-during-sync",
                 "forget-producers",
+                "pointers-again",
             ),
             bite_count=100,
         ),

@@ -40,6 +40,7 @@ from poe.storage.store.check import (
     stopped_store,
 )
 from poe.storage.store.free_space import FreeSpace
+from poe.storage.store.pointer_bound import PointerBound
 from poe.storage.store.removals import Removals, RemovedExtent
 from poe.storage.store.repair import repair_segments
 from poe.storage.store.rest import is_left_open
@@ -68,6 +69,7 @@ __all__ = [
     "Messages",
     "Mode",
     "OpenFile",
+    "PointerBound",
     "Producers",
     "PutKey",
     "RealFiles",

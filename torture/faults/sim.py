@@ -74,7 +74,7 @@ class _History:
             for number, topic in enumerate(_TOPICS)
         ]
         self.read_records: dict[bytes, list[Record]] = {}
-        """What a reader of each topic was given since the last crash."""
+        """What a reader of each topic was given; with memory or failures, since the last crash."""
         count_limit = self.random.choice([20, 60])
         self.node = SimulatedNode(SimulatedDisk(), self.ack, count_limit, self.random)
         self.has_power_cuts = self.random.random() < 0.6
@@ -136,9 +136,9 @@ class _History:
         put.put_id, put.answer, put.is_refused = each.put_id(), None, False
         self.node.begin_put(each.client, put)
 
-    def read(self) -> None:
+    def read(self, topic: bytes | None = None) -> None:
         """Have a reader read on; or another one from the begin."""
-        topic = self.random.choice(_TOPICS)
+        topic = topic or self.random.choice(_TOPICS)
         known = self.read_records.setdefault(topic, [])
         after = known[-1][0] if known else 0
         with contextlib.suppress(PoeError):  # of a disk that fails
@@ -200,21 +200,26 @@ class _History:
         disk, random = self.node.disk, self.random
         is_power_cut = self.has_power_cuts and random.random() < 0.7
         if is_power_cut:
-            self.node.abandon(lambda: disk.cut_power(random))
+            self.cut_power()
         else:
             self.node.abandon(disk.kill)
         disk.failing.heal()
         self.trial.note(power_cuts=is_power_cut, kills=not is_power_cut)
         died_s = self.node.clock.monotonic_s()
-        self.read_records.clear()
+        # With memory, what one power cut takes the next one may bring back.
+        is_exact = self.ack != "memory" and not self.has_failures
+        if not is_exact:
+            self.read_records.clear()
+        elif is_power_cut:
+            self._forget_newest(died_s)
         for each in self.numbered:
             each.may_be_forgotten |= is_power_cut or self.ack == "memory"
             if each.put is not None and each.put.answer is None:
                 each.put.answer = ConnectionClosed("it has died")
         self.node.start()
         for topic, pointer in self.trimmed.items():
-            # What is lost may have been trimmed, too; its pointers are given anew.
-            self.trimmed[topic] = min(pointer, self.node.last_pointer(topic))
+            if not is_exact:  # what is lost may have been trimmed, too
+                self.trimmed[topic] = min(pointer, self.node.last_pointer(topic))
         if is_power_cut:
             self.trial.failures += self.node.damage()
             may_lose = self._may_be_cut(died_s)
@@ -223,6 +228,25 @@ class _History:
             self.judge(may_lose, may_return)
         else:
             self.judge(self._may_be_killed(died_s))
+
+    def cut_power(self) -> None:
+        """End the machine; readers may have seen what is lost, and its clock be set back."""
+        if self.random.random() < 0.5:
+            self.put()
+            self.node.advance(WORK_S_MAX + 0.1)
+            for topic in _TOPICS:
+                self.read(topic)
+        self.node.abandon(lambda: self.node.disk.cut_power(self.random))
+        if self.random.random() < 0.5:  # it has no battery
+            self.node.wall.offset_us -= self.random.randrange(10**7)
+
+    def _forget_newest(self, died_s: float) -> None:
+        """Forget what was read of the last moment: of it nothing may be known to the disk."""
+        for topic, known in self.read_records.items():
+            puts = self.journal.puts.get(topic, [])
+            older = [put for put in puts if (put.acked_s or died_s) < died_s - WORK_S_MAX]
+            pointer = max((put.pointer or 0 for put in older), default=0)
+            known[:] = [each for each in known if each[0] <= pointer]
 
     def restart(self) -> None:
         self.node.disk.failing.heal()
@@ -244,7 +268,9 @@ class _History:
         stored = dict(self.node.read_all())
         for topic, known in self.read_records.items():
             after = known[-1][0] if known else 0
-            missed = {each for each in stored.get(topic, ()) if each[0] <= after} - set(known)
+            trimmed = self.trimmed.get(topic, 0)  # a power cut may bring it back
+            missed = {each for each in stored.get(topic, ()) if trimmed < each[0] <= after}
+            missed -= set(known)
             self.trial.expect(
                 is_true=not missed, otherwise=f"a reader of {topic!r} missed {missed}"
             )

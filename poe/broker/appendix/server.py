@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from poe.actors import NO_REPLY, Call, Error, Exit, GenServer, Reason, Stop, Timer, Work, is_orderly
+from poe.actors.work import DISK_THREADS
 from poe.broker.appendix.counters import TopicCounter
 from poe.broker.appendix.group_sync import GroupSync, SyncAlarm
 from poe.broker.appendix.message import (
@@ -63,7 +64,7 @@ from poe.errors import (
 )
 from poe.option import Range, check_options
 from poe.record import RECORD_HEADER_BYTES
-from poe.storage import Clock, FreeSpace, Segment, SegmentOptions
+from poe.storage import Clock, FreeSpace, PointerBound, Segment, SegmentOptions
 from poe.topic_name import topic_text
 
 logger = logging.getLogger("poe.broker")
@@ -156,6 +157,7 @@ class AppendixServer(GenServer):
         options: AppendixOptions,
         clock: Clock,
         space: FreeSpace,
+        bound: PointerBound,
         rounds: SyncRounds,
         counter: TopicCounter,
         is_copy: bool = False,  # noqa: FBT001, FBT002 - by place, as the others
@@ -169,6 +171,7 @@ class AppendixServer(GenServer):
         self._counter = counter
         counter.take(segment)
         self._space = space
+        self._bound = bound
         self._is_touched = False
         self._topic = topic
         self._segment = segment
@@ -309,7 +312,7 @@ class AppendixServer(GenServer):
 
     # ---- requests -----------------------------------------------------------------------------
 
-    def _put(self, request: Put, caller: Call) -> Any:  # noqa: ANN401
+    def _put(self, request: Put, caller: Call) -> Any:  # noqa: ANN401, C901 - the hot path
         segment = self._segment
         if self._is_copy:
             return MOVED  # the registry tells who takes puts
@@ -317,7 +320,10 @@ class AppendixServer(GenServer):
             self._space.check(segment.path, self.monotonic_s())
         if not segment.takes_puts:
             return self._sync.send_on(caller) if segment.failure else MOVED
-        pointer = segment.append(request.messages, self._clock.now_us(), request.put_id)
+        now_us = self._clock.now_us()
+        pointer = segment.append(request.messages, now_us, request.put_id)
+        if pointer > self._bound.quiet_until:
+            self._note_given(pointer, now_us)
         if not self._is_touched:
             self._touch()
         sync = self._sync
@@ -336,6 +342,11 @@ class AppendixServer(GenServer):
             self._reported_full = True
             self._report_full()
         return answer
+
+    def _note_given(self, pointer: int, now_us: int) -> None:
+        """Have it outlive a power cut that this pointer was given; else the registry sees to it."""
+        if self._bound.given(pointer, now_us):
+            Work(self, self._bound.raise_it, DISK_THREADS)
 
     def _apply(self, batches: Sequence[AgreedBatch]) -> Applied:
         """Store what nodes have agreed on, until the segment is full or the disk takes no more.

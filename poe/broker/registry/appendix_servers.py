@@ -73,10 +73,10 @@ class AppendixServers:
         """
         store = self._store
         options = self._settings.appendix(topic)
-        shared = options, self._clock, store.space, self._rounds, self._counters.topic(topic)
-        is_copy = self._settings.is_replicated(topic)
+        shared = options, self._clock, store.space, store.bound, self._rounds
+        counter, is_copy = self._counters.topic(topic), self._settings.is_replicated(topic)
         ref = await start_dynamic_child(
-            self._registry, APPENDIX_SUP, topic, segment, *shared, is_copy
+            self._registry, APPENDIX_SUP, topic, segment, *shared, counter, is_copy
         )
         assert ref is not None
         self._registry.link(ref)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias, cast
 from weakref import proxy
 
-from poe.actors import KILLED, ActorRef, Call, Error, Exit, GenServer
+from poe.actors import KILLED, ActorRef, Call, Error, Exit, GenServer, Work
 from poe.actors.alarm_clock import AlarmClock
 from poe.actors.reason import is_word
 from poe.broker.appendix.hybrid_clock import JumpWatch
@@ -214,6 +214,7 @@ class TopicRegistry(GenServer):
             registry, parts.store, self._settings, parts.clock, parts.routes.counters
         )
         self._to_configure: set[bytes] = set()
+        self._raising: Work | None = None
         self._crashes = CrashLimit()
         self._disk_failures = DiskFailures(
             parts.routes.read_only,
@@ -289,6 +290,8 @@ class TopicRegistry(GenServer):
         if message is _CHECK_TICK:
             self._tick_later()
             self._store.space.look(self.monotonic_s())
+            if self._store.bound.is_due and self._raising is None:
+                self._raising = Work(self, self._store.bound.raise_it)
             self._servers.check_limits()
             await self._restart_failed()
             for topic in sorted(self._to_configure):
@@ -308,6 +311,8 @@ class TopicRegistry(GenServer):
             if not self._left_open:  # how much these hold is known by now
                 self._resting_large = self._find_large()
             self._settle_later()
+        elif message is self._raising:
+            self._raising = None
         elif isinstance(message, Exit):
             await self._appendix_ended(message)
         else:

@@ -20,6 +20,8 @@ from poe.storage.store.topic_folders import TOPICS_FOLDER, segment_file
 _OWN = {
     META_FILE: False,
     META_FILE + "_new": False,
+    "store.bound": False,
+    "store.bound_new": False,
     "store.lock": False,
     "store.removed": False,
     "store.removed_new": False,

@@ -9,6 +9,7 @@ Layout:
     <base>/store.meta                   see store_meta.py
     <base>/store.removed                see removals.py
     <base>/store.reserve                see reserve.py
+    <base>/store.bound                  see pointer_bound.py
     <base>/store.topics                 see property_file.py
     <base>/topics/<topic>/<µs>_data     and `_index`, `_sum`, `_seq`, `_lock`: see segment.py
     <base>/quarantine/                  what recovery has taken out of service
@@ -48,6 +49,7 @@ from poe.storage.store.closing import close_together
 from poe.storage.store.floors import Floors
 from poe.storage.store.folder_watch import LOCK_FILE, FolderWatch
 from poe.storage.store.free_space import FreeSpace
+from poe.storage.store.pointer_bound import PointerBound
 from poe.storage.store.property_file import KnownTopics, PropertyFile
 from poe.storage.store.removals import REMOVED_FILE, Removals, RemovedExtent, base_of
 from poe.storage.store.reserve import Reserve
@@ -86,6 +88,7 @@ class Store:
         "_meta",
         "_options",
         "_reader",
+        "bound",
         "failed",
         "properties",
         "removals",
@@ -108,6 +111,12 @@ class Store:
         self.reserve = Reserve(files, asked.min_free)
         self.space = FreeSpace(files, asked.min_free, FolderWatch(files, lock))
         self.shared_sync = SharedSync(files)
+        self.bound = PointerBound(
+            files,
+            meta.store_id,
+            was_closed=meta.was_closed,
+            is_after_power_cut=meta.is_after_power_cut,
+        )
         self._files = files
         self._floors = Floors()
         self._folders = TopicFolders(files, options.names)
@@ -121,7 +130,14 @@ class Store:
             is_after_power_cut=meta.is_after_power_cut,
         )
         self._reader = _TopicReader(
-            files, self._folders, options, meta, self.reserve, self.removals, notes.known
+            files,
+            self._folders,
+            options,
+            meta,
+            self.reserve,
+            self.removals,
+            notes.known,
+            self.bound.floor,
         )
         self.topics = TopicTable(self._reader.read)
         self.properties = TopicDescriptions(notes, self.topics, options.names)
@@ -216,7 +232,8 @@ class Store:
     def last_pointer(self, topic: bytes) -> int:
         """Return what the next pointer of a topic must exceed; 0 for one that nobody looked up."""
         segments = self.topics.loaded.get(topic, ())
-        floor = max(self._floors.of(topic), self.removals.newest(topic) or 0)
+        removed = self.removals.newest(topic) or 0
+        floor = max(self._floors.of(topic), removed, self.bound.floor)
         given = (max(segment.last_pointer, segment.given_pointer) for segment in segments)
         return max(floor, *given, 0)
 
@@ -572,6 +589,7 @@ class _TopicReader:
 
     __slots__ = (
         "_files",
+        "_floor",
         "_folders",
         "_meta",
         "_options",
@@ -590,7 +608,9 @@ class _TopicReader:
         reserve: Reserve,
         removals: Removals,
         properties: KnownTopics,
+        floor: int,
     ) -> None:
+        self._floor = floor
         self._properties = properties
         self._removals = removals
         self._files = files
@@ -616,7 +636,7 @@ class _TopicReader:
         if segments:
             # Should the clock step back, it goes on behind what is gone: consumers have seen that,
             # of a segment, too, that a power cut has brought back shorter than it was.
-            segments[-1].skip_to(self._removals.newest(topic) or 0)
+            segments[-1].skip_to(max(self._removals.newest(topic) or 0, self._floor))
         there = {segment.timestamp for segment in segments}
         self._removals.settle(topic, there)
         for lost in resting:
