@@ -3,14 +3,19 @@
 import contextlib
 import errno
 import re
+from contextlib import closing
+from functools import partial
 
 import pytest
 
 from poe.errors import NoDescriptors, ReadFailed, StorageError, StorageFull, WriteFailed
+from poe.storage import SegmentOptions, Store
 from poe.storage.formats.record import OFFSET_MAX
 from poe.storage.segment.segment_files import SegmentFiles
+from tests.interrupts import places
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, create, files_at, names_in, path_of, read_all, reopen
+from torture.layers.memory import MemoryFiles
 
 NO_ROOM = [errno.ENOSPC, errno.EDQUOT, errno.EFBIG]
 
@@ -337,3 +342,71 @@ def test_a_writer_whose_mending_failed_half_way_cuts_off_nothing_that_was_synced
     layer.heal()
     segment.begin_cut(str(caught.value))()
     assert [message for _, message in read_all(segment)][-2:] == [b"a", b"synced"]
+
+
+WRITING_FILES = (
+    "poe/storage/formats/record.py",
+    "poe/storage/segment/receipts.py",
+    "poe/storage/segment/record_reader.py",
+    "poe/storage/segment/segment.py",
+    "poe/storage/segment/segment_writer.py",
+    "poe/storage/segment/sum_writer.py",
+    "torture/layers/memory.py",
+)
+STEPS = {
+    "put one": lambda segment: segment.append([b"torn"], NOW),
+    "put many": lambda segment: segment.append([b"torn"] * 60, NOW),
+    "put sizes": lambda segment: segment.append([b"torn" * (n % 3 + 1) for n in range(60)], NOW),
+    "put numbered": lambda segment: segment.append([b"torn"], NOW, (b"p" * 16, 0, 0)),
+    "read": lambda segment: segment.read(0, 100, 10_000),
+    "flush": lambda segment: segment.flush(),
+    "sync": lambda segment: segment.begin_sync(),
+    "hibernate": lambda segment: segment.hibernate(),
+}
+
+
+@pytest.mark.parametrize("ack", ["flushed", "fsync", "memory"])
+@pytest.mark.parametrize("name", STEPS)
+def test_what_an_interrupt_cuts_short_is_recovered_from_the_files(ack, name):
+    """As Ctrl-C does in an embedded node; what was half noted went to the disk, as damage."""
+    for interrupted in places(*WRITING_FILES):
+        with closing(Store.open(MemoryFiles(), SegmentOptions(ack=ack))) as store:
+            segment = store.create_segment(b"t", NOW)
+            before = [b"before", b"b", b"c"]
+            for each in before:
+                segment.append([each], NOW)
+            interrupted(partial(STEPS[name], segment))
+            repaired = store.repair_segment(b"t", segment)
+            assert repaired is not None
+            repaired.unseal()
+            repaired.append([b"behind"], NOW)
+            repaired.flush()
+            repaired = store.repair_segment(b"t", repaired)
+            assert repaired is not None
+            assert repaired.damage == ()
+            found = [message for _, message in read_all(repaired)]
+            assert found[:3] == before
+            assert found[-1] == b"behind"
+            count = {"put many": 60, "put sizes": 60}.get(name, 1)
+            assert len(found) - 4 in {0, count}
+
+
+def test_what_a_lack_of_memory_cuts_short_is_not_written_by_who_closes_it(monkeypatch):
+    def fail(*_):
+        raise MemoryError
+
+    store, torn = Store.open(MemoryFiles()), [b"torn" * (n % 3 + 1) for n in range(60)]
+    segment = store.create_segment(b"t", NOW)
+    segment.append([b"before"], NOW)
+    with monkeypatch.context() as patch:
+        patch.setattr("poe.storage.segment.segment.encode_entries", fail)
+        with pytest.raises(MemoryError):
+            segment.append(torn, NOW)
+    with pytest.raises(WriteFailed):
+        segment.begin_sync()
+    segment.close()
+    repaired = store.repair_segment(b"t", segment)
+    assert repaired is not None
+    assert repaired.damage == ()
+    assert [message for _, message in read_all(repaired)] == [b"before", *torn]
+    store.close()

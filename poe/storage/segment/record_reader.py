@@ -227,11 +227,14 @@ class Index:
         Many at once cost a quarter of one by one, and mostly nobody looks at them before.
         """
         if self._batches:
+            encoded = bytearray()
             for kind, batches in groupby(self._batches, type):
                 if kind is bytes:
-                    self._pending += b"".join(cast("list[bytes]", list(batches)))
+                    encoded += b"".join(cast("list[bytes]", list(batches)))
                 else:
-                    self._pending += encode_runs(cast("list[Run]", list(batches)))
+                    encoded += encode_runs(cast("list[Run]", list(batches)))
+            # No signal, such as Ctrl-C, comes between: it does behind calls.
+            self._pending += encoded
             self._batches.clear()
 
     def _pointer_at(self, number: int) -> int:

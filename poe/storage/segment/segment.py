@@ -22,6 +22,7 @@ from poe.errors import (
     StorageError,
     StorageFull,
     TopicDamaged,
+    WriteFailed,
 )
 from poe.record import ENTRY_BYTES, POINTER_MAX, are_sound, decode_entries
 from poe.storage.files import Files, FileSlice, IndexedSlice
@@ -290,7 +291,7 @@ class Segment:
 
     # ---- puts ------------------------------------------------------------------------------------
 
-    def append(  # noqa: C901, PLR0912 - the hot path, where each call more would be felt
+    def append(  # noqa: C901, PLR0912, PLR0915 - the hot path, where each call more would be felt
         self, messages: Messages, now_us: int, put: PutKey | None = None, place: int = 0
     ) -> int:
         """Store a batch, all of it or nothing, and return the pointer of its last message.
@@ -339,29 +340,33 @@ class Segment:
             receipts = self._write_receipt(put, last_pointer, end, data, place)
         # The last step that may fail: from here on data, index and sums go together.
         try:
-            if end <= writer.direct_end:
-                writer.file.write_at(data, offset)
-                writer.flushed_bytes = writer.lock_cell[0] = end
+            try:
+                if end <= writer.direct_end:
+                    writer.file.write_at(data, offset)
+                    writer.flushed_bytes = writer.lock_cell[0] = end
+                else:
+                    writer.append(data, count)
+            except (OSError, StorageError) as error:
+                self._refuse(writer, error, receipts)
+            if receipts is not None:
+                receipts.confirm()
+            sums = writer.sums
+            sums.update(data)
+            if starts is None:
+                index.add((pointer, offset, count, len(data) // count))
             else:
-                writer.append(data, count)
-        except (OSError, StorageError) as error:
-            self._refuse(writer, error, receipts)
-        if receipts is not None:
-            receipts.confirm()
-        sums = writer.sums
-        sums.update(data)
-        if starts is None:
-            index.add((pointer, offset, count, len(data) // count))
-        else:
-            pointers = np.arange(pointer, last_pointer + 1, dtype=np.uint64)
-            index.add(encode_entries(pointers, starts + np.uint64(offset)))
-        if self.pointer_low is None:
-            self.pointer_low = pointer
-        self.last_pointer = last_pointer
-        self.count += count
-        self.size_bytes = end
-        if end >= sums.cut_at:
-            sums.cut(end, self.count, last_pointer)
+                pointers = np.arange(pointer, last_pointer + 1, dtype=np.uint64)
+                index.add(encode_entries(pointers, starts + np.uint64(offset)))
+            if self.pointer_low is None:
+                self.pointer_low = pointer
+            self.last_pointer = last_pointer
+            self.count += count
+            self.size_bytes = end
+            if end >= sums.cut_at:
+                sums.cut(end, self.count, last_pointer)
+        except BaseException as error:
+            writer.note_cut_short(error)
+            raise
         return last_pointer
 
     def append_records(self, entries: bytes, data: bytes) -> int:
@@ -391,18 +396,22 @@ class Segment:
             raise StorageFull(self.path + "_data", "it would exceed 2^40 - 1 bytes")
         self.flush()
         try:
-            writer.append(data, count)
-        except (OSError, StorageError) as error:
-            self._refuse(writer, error, None)
-        writer.sums.update(data)
-        writer.index.add(
-            encode_entries(pointers, starts[:-1].astype(np.uint64) + np.uint64(offset))
-        )
-        self.pointer_low = int(pointers[0]) if self.pointer_low is None else self.pointer_low
-        self.last_pointer = int(pointers[-1])
-        self.count += count
-        self.size_bytes = offset + len(data)
-        writer.sums.cut(self.size_bytes, self.count, self.last_pointer)
+            try:
+                writer.append(data, count)
+            except (OSError, StorageError) as error:
+                self._refuse(writer, error, None)
+            writer.sums.update(data)
+            writer.index.add(
+                encode_entries(pointers, starts[:-1].astype(np.uint64) + np.uint64(offset))
+            )
+            self.pointer_low = int(pointers[0]) if self.pointer_low is None else self.pointer_low
+            self.last_pointer = int(pointers[-1])
+            self.count += count
+            self.size_bytes = offset + len(data)
+            writer.sums.cut(self.size_bytes, self.count, self.last_pointer)
+        except BaseException as error:
+            writer.note_cut_short(error)
+            raise
         return self.last_pointer
 
     def pass_place(self, place: int) -> None:
@@ -725,6 +734,8 @@ class Segment:
         """
         if self.role is not Role.WRITER:
             return self.durability.readers_sync(self._reader, shared)
+        if self._is_cut_short():
+            raise WriteFailed(self.path, "a step of writing it was cut short")
         writer = self._writer or self._wake_writer()
         sync = writer.begin_sync(self.pointer_high or 0, self.receipts)
         extent = self._extent(writer.sums.state)
@@ -806,6 +817,8 @@ class Segment:
             WriteFailed: another failure.
             ReadFailed: the files could not be opened again.
         """
+        if self._is_cut_short():
+            self._leave_to_recovery()
         if self.role is Role.READER:
             return
         if self.role is Role.IDLE_WRITER:
@@ -889,6 +902,8 @@ class Segment:
             StorageFull: no room for what waits; the segment stays awake.
             WriteFailed: another failure; likewise.
         """
+        if self._is_cut_short():
+            self._leave_to_recovery()
         if self._writer is not None:
             self._writer.rest(self.pointer_high or 0)
             self._is_at_rest = True
@@ -939,6 +954,18 @@ class Segment:
         """Which segment is damaged, this one or one before it, and what was found there."""
         own = (self.path, self.damage[0]) if self.damage else None
         return self._damage_before or own
+
+    def _is_cut_short(self) -> bool:
+        return self._writer is not None and self._writer.is_cut_short
+
+    def _leave_to_recovery(self) -> None:
+        """Have no more to do with the files, which alone tell what is in them; they stay locked."""
+        assert self._writer is not None
+        with contextlib.suppress(StorageError):
+            self._writer.flush_data()  # of this it is known what is written
+        self._forget_files()
+        self.role = Role.READER
+        self.durability.leave()
 
     # ---- files -----------------------------------------------------------------------------------
 

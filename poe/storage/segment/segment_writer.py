@@ -51,6 +51,7 @@ class SegmentWriter:
         "file",
         "flushed_bytes",
         "index",
+        "is_cut_short",
         "lock_cell",
         "sums",
     )
@@ -78,6 +79,9 @@ class SegmentWriter:
         # It is less than it was where a batch that was never durable is given up.
         self.lock_cell[0] = size_bytes
         self.buffered_count = 0
+        self.is_cut_short = False
+        """Ctrl-C, or a lack of memory, came in the middle of a step: what is known here may be half
+        of it, and must not be written. Recovery goes by the files alone."""
         self._buffer = bytearray()
         self._buffer_count_max = buffer_count_max
         self._path = path
@@ -96,7 +100,6 @@ class SegmentWriter:
         elif self.buffered_count:
             # Written together, so that a failure refuses this batch and keeps the earlier ones.
             self._write(self._buffer + data)
-            self._forget_buffer()
         else:
             self._write(data)
 
@@ -109,7 +112,11 @@ class SegmentWriter:
         """
         if self.buffered_count:
             self._write(self._buffer)
-            self._forget_buffer()
+
+    def note_cut_short(self, error: BaseException) -> None:
+        """Note that a step has ended by something else than a failure that it reckons with."""
+        if not isinstance(error, StorageError):
+            self.is_cut_short = True
 
     def failed(self, error: OSError) -> StorageError:
         """Cut off what a write of data has left, and return the error that tells why it failed."""
@@ -127,13 +134,17 @@ class SegmentWriter:
             WriteFailed: another failure; likewise.
         """
         self.flush_data()
-        index_bytes = self.index.flush()
         sums = self.sums
-        sums.cut(self.flushed_bytes, self.index.count, last_pointer)
-        sums.close_entries(index_bytes)
-        if is_last or not sums.is_syncing:
-            with writing(self._path + "_sum"):
-                sums.write()
+        try:
+            index_bytes = self.index.flush()
+            sums.cut(self.flushed_bytes, self.index.count, last_pointer)
+            sums.close_entries(index_bytes)
+            if is_last or not sums.is_syncing:
+                with writing(self._path + "_sum"):
+                    sums.write()
+        except BaseException as error:
+            self.note_cut_short(error)
+            raise
 
     def begin_sync(self, last_pointer: int, receipts: Receipts | None) -> Callable[[], None]:
         """Write what waits; return what makes it durable, in any thread: data, then sums.
@@ -183,6 +194,7 @@ class SegmentWriter:
             receipts.cover(self.flushed_bytes)
 
     def _write(self, data: bytes | bytearray | memoryview) -> None:
+        """Write what waits, or what waits and more behind it; or, where nothing waits, a batch."""
         end = self.flushed_bytes + len(data)
         if end > self._reserved_bytes:
             self._reserve(end)
@@ -191,6 +203,9 @@ class SegmentWriter:
         except OSError as error:
             raise self.failed(error) from error
         self.flushed_bytes = self.lock_cell[0] = end
+        # What waited is written with it. No signal comes between, as nothing is called.
+        del self._buffer[:]
+        self.buffered_count = 0
 
     def _reserve(self, end: int) -> None:
         """Reserve blocks for the writes to come.
@@ -210,10 +225,6 @@ class SegmentWriter:
     def _set_reserved(self, size_bytes: int) -> None:
         self._reserved_bytes = size_bytes
         self.direct_end = 0 if self._buffer_count_max else size_bytes
-
-    def _forget_buffer(self) -> None:
-        self._buffer = bytearray()
-        self.buffered_count = 0
 
     def _sync(self, receipt_file: OpenFile | None) -> None:
         with writing(self._path + "_data"):
