@@ -49,6 +49,7 @@ class Reader:
         """
         self._files = open_log(path)
         self._message_max = message_max
+        self._window: Iterator[bytes] = iter(())
         with reading(self._files.base):
             warn_of_strays(self._files)
         self.seek(address)
@@ -72,10 +73,12 @@ class Reader:
                 address = starts[0]
             if slab.start == starts[-1] and address > slab.end():
                 raise OutOfBounds(self._files.base, address, starts[0], slab.end())
-        self._slab = slab
-        self._window: Iterator[bytes] = iter(())
+        window = self._window
+        self._slab, self._window = slab, iter(())
         self._addresses: Sequence[int] = (address,)
         """Of the messages in the window, and the address behind."""
+        for _ in window:
+            pass  # an iteration that goes on has it, too, and would give what is left of it
 
     def read(self) -> bytes:
         """Read the next message.

@@ -52,6 +52,19 @@ def test_seek_goes_back_and_forth(tmp_path):
     assert reader.read() == batch[0]
 
 
+def test_an_iteration_goes_on_where_its_reader_was_sent_meanwhile(tmp_path):
+    batch = messages(10)
+    addresses = write_log(tmp_path, [batch])
+    reader, found = Reader(tmp_path), []
+    for message in reader:
+        number = batch.index(message)
+        assert reader.address == addresses[number + 1]
+        found.append(number)
+        if len(found) in {3, 5}:
+            reader.seek(addresses[7] if len(found) == 3 else None)
+    assert found == [0, 1, 2, 7, 8, *range(10)]
+
+
 @pytest.mark.parametrize("is_foreign", [False, True])
 def test_an_address_within_a_record_is_an_error_with_a_way_on(tmp_path, is_foreign):
     batch = [b"message %d" % number for number in range(9)]
