@@ -32,24 +32,25 @@ def lock_log(files: Files) -> tuple[OpenFile, bool]:
     try:
         lock = files.lock(LOCK_FILE)
         boot_id = _lines(lock)[1]
-        is_this_boot = files.boot_id != "" and boot_id == files.boot_id
-        _write(lock, boot_id if is_this_boot else "")
     except BlockingIOError as error:
         pid = _lines(files.open(LOCK_FILE, "r"))[0]
         raise SegmentLocked(files.base, f"the writer with pid {pid}") from error
     except OSError as error:
         allowed = f"a folder that this user may write ({error.strerror or error})"
         raise OptionError("path", files.base, allowed) from error
+    is_this_boot = files.boot_id != "" and boot_id == files.boot_id
+    note_boot(lock, boot_id if is_this_boot else "")
     return lock, is_this_boot
 
 
 def note_boot(lock: OpenFile, boot_id: str) -> None:
-    """Note that what was there before this boot is settled."""
+    """Note who works on the log, and that what was there before this boot is settled, or not."""
     try:
         _write(lock, boot_id)
     except OSError as error:
-        # It only saves the next writer some syncs. As text: the traceback of an error that a log
-        # handler keeps would keep the lock, too.
+        # It is for people, and saves the next writer some syncs: a full disk may have room for what
+        # the writer is to write. As text: the traceback of an error that a log handler keeps would
+        # keep the lock, too.
         _log.warning("%s does not tell of this boot: %s", LOCK_FILE, str(error))
 
 

@@ -222,6 +222,22 @@ def test_a_writer_that_could_not_begin_keeps_no_lock_whoever_keeps_the_error(tmp
     assert told.value.__traceback__ is not None
 
 
+def test_a_full_disk_is_told_as_such_by_a_writer_that_begins(tmp_path, layer):
+    """It was told to be a folder that this user may not write."""
+    write_log(tmp_path, [[b"one"]])
+    layer.fail(0, errno.ENOSPC, "write_at", is_for_ever=True)
+    with pytest.raises(StorageFull):
+        Writer(layer)
+
+
+def test_a_log_whose_lock_cannot_be_noted_is_written_all_the_same(tmp_path, layer):
+    write_log(tmp_path, [[b"one"]])
+    layer.fail(0, errno.ENOSPC, "write_at")
+    with Writer(layer) as writer:
+        writer.write(b"two")
+    assert read_all(tmp_path) == [b"one", b"two"]
+
+
 def test_the_copy_of_a_writer_that_a_fork_has_made_writes_nothing(tmp_path):
     def go_on():
         with writer:  # which a child leaves too, by `sys.exit` for example
