@@ -189,6 +189,20 @@ def test_a_clock_that_jumps_ahead_costs_one_segment_a_tick(sim, where):
 
 
 @pytest.mark.usefixtures("quiet")
+def test_after_a_jump_of_the_clock_a_new_segment_lets_none_go_that_is_not_too_much(simulate):
+    """What is put after it would take as many of those before it that seem to be too old."""
+    sim = simulate(count_limit=2, max_age=MAX_AGE_S, max_bytes=1_000_000)
+    fill(sim)
+    sim.stop()
+    sim.wall.offset_us = 10 * YEAR_US
+    sim.start()
+    sim.advance(MAX_AGE_S / 10)
+    left = messages(sim)
+    fill(sim, 4)
+    assert messages(sim)[: len(left)] == left
+
+
+@pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("back_us", [3600 * 1_000_000, 10 * YEAR_US])
 def test_a_clock_that_jumps_back_loses_nothing_and_puts_go_on(sim, back_us):
     fill(sim)

@@ -11,7 +11,7 @@ lands behind a bound that is already recorded (the original lost messages there)
 import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, cast
 from weakref import proxy
@@ -586,7 +586,7 @@ class TopicRegistry(GenServer):
             if self._settings.is_replicated(topic):
                 self._copies.tell_what_is_due(topic, self._settings.retention(topic), self._expiry)
             else:
-                chosen[topic] = await self._choose(topic)
+                chosen[topic] = await self._choose(topic, self._settings.retention(topic))
         try:
             await self._servers.remove(self._routes, chosen)
         except StorageError as error:  # the next look tries again
@@ -625,9 +625,8 @@ class TopicRegistry(GenServer):
         resting = self._store.topics.resting.items() if limit is not None else ()
         return [topic for topic, events in resting if _bytes_in(events) > (limit or 0)]
 
-    async def _choose(self, topic: bytes) -> list[ActorRef]:
+    async def _choose(self, topic: bytes, retention: Retention) -> list[ActorRef]:
         """Choose what of a topic is to go; a writer that is to go gets a successor first."""
-        retention = self._settings.retention(topic)
         if retention.is_endless:
             return []
         if retention.max_age_s is not None:
@@ -639,10 +638,14 @@ class TopicRegistry(GenServer):
         return self._expiry.choose(topic, retention, sealed, writer_bytes)
 
     async def _shrink(self, topic: bytes) -> None:
-        """Delete what a topic has too much of, now that it has a segment more."""
-        if self._settings.retention(topic).max_bytes is None:
+        """Delete what a topic has too much of, now that it has a segment more.
+
+        What is too old is for looks alone: after a jump of the clock they take their time for it.
+        """
+        retention = self._settings.retention(topic)
+        if retention.max_bytes is None:
             return
-        chosen = await self._choose(topic)
+        chosen = await self._choose(topic, replace(retention, max_age_s=None))
         try:
             await self._servers.remove(self._routes, {topic: chosen})
         except StorageError as error:  # the next look tries again
