@@ -297,8 +297,8 @@ class Spool:
             if not isinstance(error, StorageError):  # a signal's: it comes again, as another one
                 self._delivered.add(address)
                 raise
-            # It is there, but not synced. The next one will be refused. A log that kept the error
-            # itself would keep this spool, and its lock.
+            # It is there, but not synced: the next one is refused, or syncs it, too. A log that
+            # kept the error itself would keep this spool, and its lock.
             _log.error("spool %s: %s", self._files.base, str(error))
         return address
 

@@ -11,8 +11,8 @@ from typing import Self
 
 from xxhash import xxh3_64_intdigest
 
-from poe.errors import SyncFailed
-from poe.storage.failure import reading, writing
+from poe.errors import NoDescriptors, StorageError, SyncFailed
+from poe.storage.failure import as_storage_error, reading, writing
 from poe.storage.files import Files, OpenFile
 from poe.storage.slab_log.slab_name import find_slabs, full_path, slab_path, sum_path
 from poe.storage.slab_log.slab_sum import Chain, Entry, Flag, encode_header
@@ -148,6 +148,7 @@ class SlabWriter:
 
         Raises:
             SyncFailed: it may be lost in a power cut; nothing that is done later vouches for it.
+            NoDescriptors: the process may open no more files; to be tried again.
         """
         if self._is_synced:
             return
@@ -174,6 +175,7 @@ class SlabWriter:
             StorageFull: no room on the disk.
             WriteFailed: another failure.
             SyncFailed: what recovery left may be lost in a power cut.
+            NoDescriptors: the process may open no more files; to be tried again.
         """
         size = self.end - self.start
         if size:
@@ -214,6 +216,7 @@ def sync_slabs(files: Files, start_min: int, start_max: int) -> None:
 
     Raises:
         SyncFailed: they may be lost in a power cut.
+        NoDescriptors: the process may open no more files; to be tried again.
     """
     try:
         for start in find_slabs(files):
@@ -228,5 +231,8 @@ def sync_slabs(files: Files, start_min: int, start_max: int) -> None:
 
 # No context manager: a generator's, from Python 3.12 on, ties the frames that an error has passed
 # in a cycle with it, and a log that its owner has dropped stays locked.
-def _sync_failed(path: str, error: OSError) -> SyncFailed:
-    return SyncFailed(path, error.strerror or str(error))
+def _sync_failed(path: str, error: OSError) -> StorageError:
+    failure = as_storage_error(error, path)
+    # To open a file, or the folder: what was synced before that was, and the rest can be anew.
+    is_passing = isinstance(failure, NoDescriptors)
+    return failure if is_passing else SyncFailed(path, error.strerror or str(error))

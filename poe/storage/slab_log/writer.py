@@ -218,6 +218,8 @@ class Writer:
             SyncFailed: it is in the log, but may be lost in a power cut. The kernel may have
                 dropped what it could not write, so that no later sync would be true: this writer
                 only closes from now on. Open another, and write again what must not be lost.
+            NoDescriptors: it is in the log, but may be lost, since the process may open no more
+                files; the next sync tries again.
             StorageFull: no room on the disk for what is in the buffer.
             WriteFailed: it cannot be written for another reason.
             LogClosed: the writer is closed, or the copy that a fork has made of one.

@@ -15,6 +15,7 @@ import pytest
 from xxhash import xxh3_64_digest
 
 from poe.errors import (
+    NoDescriptors,
     OptionError,
     ReadFailed,
     SegmentLocked,
@@ -390,6 +391,22 @@ def test_a_failed_sync_is_final(tmp_path, layer):
             call()
     write_log(tmp_path, [[b"two"]])
     assert read_all(tmp_path) == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("operation", ["open", "sync_folder"])
+def test_a_lack_of_descriptors_is_no_failed_sync(tmp_path, layer, operation):
+    batch = messages(9)
+    writer = Writer(layer, slab_size_hint=40)
+    for each in batch:
+        writer.write(each)
+    writer.flush()  # into several slabs, which a sync has to open
+    layer.fail(0, errno.EMFILE, operation, is_for_ever=True)
+    with pytest.raises(NoDescriptors):
+        writer.sync()
+    layer.heal()
+    writer.sync()
+    writer.close()
+    assert read_all(tmp_path) == batch
 
 
 def test_a_writer_that_is_dropped_after_a_failed_sync_lets_go_of_the_log(layer, tmp_path):
