@@ -125,6 +125,24 @@ def test_a_new_topic_that_gets_no_server_and_cannot_be_removed_is_made_at_the_ne
     assert broker.system.actors.find(REGISTRY).address is registry
 
 
+@pytest.mark.parametrize("error_number", [errno.EMFILE, errno.EIO])
+def test_files_that_could_not_be_removed_go_with_the_next_that_go(broker, error_number):
+    """They took room until the next start, as what expires while clients have all descriptors."""
+    broker.start()
+    check_served(broker, *TOPICS)
+    folder = broker.folder / "topics" / "b"
+    before = sorted(folder.glob("*_data"))
+    broker.files.fail(0, error_number, "unlink", is_for_ever=True)
+    pointer = broker.routes[b"b"].bounds[0]
+    assert broker.control("trim", topic=b"b", pointer=pointer) == 1
+    broker.files.heal()
+    assert sorted(folder.glob("*_data")) == before
+    assert broker.control("trim", topic=b"c", pointer=0) == 0
+    assert sorted(folder.glob("*_data")) == before[1:]
+    assert len(list(folder.glob(f"{before[0].name.removesuffix('data')}*"))) == 0
+    assert broker.texts(b"b")[-1:] == [b"2"]
+
+
 @pytest.mark.parametrize("operation", ["unlink", "remove_folder"])
 def test_an_empty_segment_that_cannot_be_removed_does_no_harm(tmp_path, broker, operation):
     store = Store.open(tmp_path)

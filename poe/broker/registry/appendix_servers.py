@@ -34,6 +34,7 @@ class AppendixServers:
     __slots__ = (
         "_clock",
         "_counters",
+        "_left",
         "_registry",
         "_rounds",
         "_settings",
@@ -58,6 +59,8 @@ class AppendixServers:
         self._clock = clock
         self._counters = counters
         self._rounds = SyncRounds(store.shared_sync, counters.syncs)
+        self._left: list[tuple[bytes, Segment]] = []
+        """Segments that were deleted, files of which are still there."""
         self.owned: dict[ActorRef, tuple[bytes, Segment]] = {}
         """Topic and segment of each that lives."""
         self.to_restart: dict[ActorRef, tuple[bytes, Segment]] = {}
@@ -138,6 +141,7 @@ class AppendixServers:
         """
         store = self._store
         left: list[Segment] = []
+        self._remove_left()
         for topic, refs in chosen.items():
             store.note_removal(topic, (self.owned[ref][1] for ref in refs))
         store.sync_notes()
@@ -195,7 +199,7 @@ class AppendixServers:
         self._registry.cast(self._registry.ref, LimitReached(topic, writer))
 
     def delete_segment(self, topic: bytes, segment: Segment) -> bool:
-        """Remove a segment that nobody owns; files that stay are left to the next recovery.
+        """Remove a segment that nobody owns; files that stay go with the next that goes.
 
         Return whether none does.
         """
@@ -203,5 +207,23 @@ class AppendixServers:
             self._store.destroy_segment(topic, segment)
         except StorageError as error:
             logger.error("segment %s is not deleted: %s", segment.path, error)
+            # Copies have names that may be given again, and are seen to by `TopicCopies`.
+            if not self._settings.is_replicated(topic):
+                self._left.append((topic, segment))
             return False
         return True
+
+    def _remove_left(self) -> None:
+        """Try again to remove what the disk, or a lack of descriptors, has kept.
+
+        A restart does so, too; until then it would take room.
+        """
+        left, self._left = self._left, []
+        for topic, segment in left:
+            there = self._store.topics.loaded.get(topic, [])
+            if any(each.timestamp == segment.timestamp for each in there):
+                continue  # its removal could not be noted, or an empty one has its name again
+            try:
+                segment.destroy()
+            except StorageError:
+                self._left.append((topic, segment))

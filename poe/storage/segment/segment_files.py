@@ -371,7 +371,8 @@ class SegmentFiles:
         Raises:
             WriteFailed: a file cannot be removed.
         """
-        self._note(Event(Kind.TOMBSTONE, self.topic, self.timestamp))
+        if not self.is_being_removed():
+            self._note(Event(Kind.TOMBSTONE, self.topic, self.timestamp))
         with writing(self.path):
             for suffix in _SUFFIXES:
                 self.files.unlink(self.path + suffix)
