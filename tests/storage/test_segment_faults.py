@@ -410,3 +410,16 @@ def test_what_a_lack_of_memory_cuts_short_is_not_written_by_who_closes_it(monkey
     assert repaired.damage == ()
     assert [message for _, message in read_all(repaired)] == [b"before", *torn]
     store.close()
+
+
+@pytest.mark.parametrize("ack", ["flushed", "fsync"])
+def test_a_segment_that_an_interrupt_keeps_from_being_made_leaves_nothing(ack):
+    """Some of its files alone are damage to `poe check`."""
+    files = ("segment/segment_files.py", "formats/segment_lock.py", "formats/hashed.py")
+    for interrupted in places(*files):
+        disk = MemoryFiles()
+        with closing(Store.open(disk, SegmentOptions(ack=ack))) as store:
+            was_cut_short = interrupted(partial(store.create_segment, b"t", NOW))
+            names = {name for name, _ in disk.list_folder("topics/t")}
+            assert len(names) in {0, 4}
+            assert was_cut_short or names

@@ -65,7 +65,7 @@ def make_lock(files: Files, path: str, flushed_offset: int) -> None:
         file.write_at(_FLUSHED_OFFSET.pack(flushed_offset), _HEADER.size)
         file.write_at(header, 0)
         files.rename(path + "_new", path)
-    except OSError:
+    except BaseException:  # Ctrl-C, too
         with contextlib.suppress(OSError):
             files.unlink(path + "_new")
         raise

@@ -73,7 +73,7 @@ class SegmentFiles:
                     receipts = self._make_receipts(earlier, 0)
                 if is_synced:
                     self._sync_names()
-            except OSError:
+            except BaseException:  # Ctrl-C, too
                 for suffix in _SUFFIXES:
                     with contextlib.suppress(OSError):
                         files.unlink(path + suffix)
