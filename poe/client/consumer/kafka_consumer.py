@@ -16,7 +16,14 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
 from poe.client.consumer.source import (
     ConsumerOptions,
@@ -128,10 +135,11 @@ class KafkaSource:
         for partition in partitions:
             place = start.get(partition, "oldest") if isinstance(start, Mapping) else start
             if isinstance(place, str):
-                oldest, newest = await self._ask(self._watermarks, partition)
-                place = (oldest if place == "oldest" else newest) - 1
+                end = OFFSET_BEGINNING if place == "oldest" else OFFSET_END
+                place = await self._ask(self._offset_at, partition, end) - 1
             elif isinstance(place, datetime):
-                place = await self._ask(self._offset_at, partition, place) - 1
+                time_ms = int(seconds_at(place) * 1000)
+                place = await self._ask(self._offset_at, partition, time_ms) - 1
             begin[partition] = place + 1
         await self._begin(begin)
         return {partition: offset - 1 for partition, offset in begin.items()}
@@ -226,8 +234,7 @@ class KafkaSource:
         """Find out which partitions go on behind the end that they had, perhaps long ago."""
         await self._add(await self._find_partitions())
         for partition, end in list(self._ended.items()):
-            _, newest = await self._ask(self._watermarks, partition)
-            if newest > end:
+            if await self._ask(self._offset_at, partition, OFFSET_END) > end:
                 del self._ended[partition]
 
     async def _look_for_more(self) -> None:
@@ -264,7 +271,8 @@ class KafkaSource:
         """
         partition = min(self._lost)
         wanted = self._next[partition]
-        oldest, newest = await self._ask(self._watermarks, partition)
+        oldest = await self._ask(self._offset_at, partition, OFFSET_BEGINNING)
+        newest = await self._ask(self._offset_at, partition, OFFSET_END)
         if wanted > newest:
             reason = f"partition {partition} ends before offset {wanted}, at {newest}"
             raise KafkaRefused(self._topic, KafkaError.OFFSET_OUT_OF_RANGE, reason)
@@ -320,15 +328,18 @@ class KafkaSource:
             raise KafkaException(found.error)
         return sorted(found.partitions)
 
-    def _watermarks(self, partition: int) -> tuple[int, int]:
-        place = TopicPartition(self._name, partition)
-        return self._consumer.get_watermark_offsets(place, timeout=_ASK_S)
+    def _offset_at(self, partition: int, time_ms: int) -> int:
+        """Return the offset of the first message of a time or later; that of the end without.
 
-    def _offset_at(self, partition: int, time: datetime) -> int:
-        """Return the offset of the first message of a time or later; that of the end without."""
-        place = TopicPartition(self._name, partition, int(seconds_at(time) * 1000))
-        offset = self._consumer.offsets_for_times([place], timeout=_ASK_S)[0].offset
-        return offset if offset >= 0 else self._watermarks(partition)[1]
+        The constants of librdkafka for the begin and the end count as times. It has a question for
+        both at once; that takes one for the other where only one of its two requests is answered.
+        """
+        place = TopicPartition(self._name, partition, time_ms)
+        found = self._consumer.offsets_for_times([place], timeout=_ASK_S)[0]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        is_behind = time_ms >= 0 and found.offset < 0
+        return self._offset_at(partition, OFFSET_END) if is_behind else found.offset
 
     def _note_error(self, error: KafkaError) -> None:
         """Take what librdkafka tells of its connections; it does so while it is polled."""

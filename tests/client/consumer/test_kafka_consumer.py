@@ -256,6 +256,42 @@ def test_a_pointer_behind_the_end_is_an_error(cluster, consumers, put):
         consumers(cluster.url, start=7).receive()
 
 
+LIST_OFFSETS = 2
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+    ],
+)
+def test_a_question_where_a_partition_begins_that_fails_leaves_nothing_out(
+    cluster, consumers, put, code
+):
+    put(b"a", b"b")
+    consumer = consumers(cluster.url)
+    assert values(consumer) == [b"a", b"b"]
+    cluster.fail(code, request=LIST_OFFSETS)
+    consumer.seek("oldest")
+    assert values(consumer) == [b"a", b"b"]
+
+
+def test_what_the_brokers_refuse_to_tell_is_an_error(cluster, consumers, put):
+    put(b"a")
+    cluster.fail(KafkaError.TOPIC_AUTHORIZATION_FAILED, request=LIST_OFFSETS)
+    with pytest.raises(KafkaRefused, match="authorization"):
+        consumers(cluster.url).receive()
+
+
+def test_where_what_is_left_begins_is_asked_until_it_is_told(cluster, consumers, put):
+    put(b"a", b"b", b"c", b"d")
+    cluster.trim("t", 0, 2)
+    cluster.fail(KafkaError.NOT_LEADER_FOR_PARTITION, request=LIST_OFFSETS)
+    assert values(consumers(cluster.url, start={0: 0}, on_lost="skip")) == [b"c", b"d"]
+
+
 def test_a_topic_that_there_is_not_is_an_error(cluster, consumers):
     with pytest.raises(UnknownTopic):
         consumers(cluster.url, "none").receive()
