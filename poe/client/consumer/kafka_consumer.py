@@ -69,6 +69,9 @@ _UNREACHABLE = {
     KafkaError._TRANSPORT,  # noqa: SLF001
     KafkaError._TIMED_OUT,  # noqa: SLF001
     KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+    # When a connection was lost meanwhile: of a partition that the brokers have just told.
+    KafkaError._DESTROY_BROKER,  # noqa: SLF001
+    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.REQUEST_TIMED_OUT,

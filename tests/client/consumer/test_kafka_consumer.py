@@ -278,6 +278,31 @@ def test_a_question_where_a_partition_begins_that_fails_leaves_nothing_out(
     assert values(consumer) == [b"a", b"b"]
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        KafkaError._TRANSPORT,  # noqa: SLF001 - librdkafka's own codes begin so
+        KafkaError._DESTROY_BROKER,  # noqa: SLF001
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+    ],
+)
+def test_a_connection_that_is_lost_before_the_first_message_is_made_again(
+    cluster, consumers, put, monkeypatch, told
+):
+    """What librdkafka tells of it depends on how far it has noticed."""
+    errors = [KafkaException(KafkaError(told))]
+    ask = KafkaSource._offset_at  # noqa: SLF001 - of librdkafka each comes now and then
+
+    def offset_at(*arguments):
+        if errors:
+            raise errors.pop()
+        return ask(*arguments)
+
+    monkeypatch.setattr(KafkaSource, "_offset_at", offset_at)
+    put(b"a", b"b")
+    assert values(consumers(cluster.url)) == [b"a", b"b"]
+
+
 def test_what_the_brokers_refuse_to_tell_is_an_error(cluster, consumers, put):
     put(b"a")
     cluster.fail(KafkaError.TOPIC_AUTHORIZATION_FAILED, request=LIST_OFFSETS)
