@@ -109,7 +109,7 @@ class KafkaSource:
         }
         self._consumer = open_client(Consumer, servers, own, options.kafka)
         self._thread = ThreadPoolExecutor(1, "poe-kafka-consumer")
-        self._polling: asyncio.Future[list[Any]] | None = None
+        self._polling: asyncio.Future[list[Any] | None] | None = None
         self._fetched: deque[Fetched] = deque()
         self._errors: deque[PoeError] = deque()
         self._next: dict[int, int] = {}
@@ -211,6 +211,19 @@ class KafkaSource:
             self._polling = None
             raise error_of(self._topic, error.args[0]) from error
         self._polling = None
+        if messages is None:
+            await self._begin(self._next)
+        else:
+            self._take(messages)
+        down_since_s, limit_s = self._down_since_s, self._options.timeout_s
+        if down_since_s is not None and limit_s is not None:
+            now_s = time.monotonic()
+            if now_s >= down_since_s + limit_s:
+                self._down_since_s = now_s
+                raise self._first.unreachable(self._last_error)
+
+    def _take(self, messages: list[Any]) -> None:
+        """Keep messages, and what librdkafka tells in the place of some."""
         by_partition = defaultdict(list)
         for message in messages:
             partition, fault = message.partition(), message.error()
@@ -226,12 +239,6 @@ class KafkaSource:
         for partition, rows in by_partition.items():
             self._fetched.append(_side_by_side(partition, rows))
             self._next[partition] = self._fetched[-1].pointers[-1] + 1
-        down_since_s, limit_s = self._down_since_s, self._options.timeout_s
-        if down_since_s is not None and limit_s is not None:
-            now_s = time.monotonic()
-            if now_s >= down_since_s + limit_s:
-                self._down_since_s = now_s
-                raise self._first.unreachable(self._last_error)
 
     async def _look_anew(self) -> None:
         """Find out which partitions go on behind the end that they had, perhaps long ago."""
@@ -312,13 +319,22 @@ class KafkaSource:
 
     # ---- in the thread ------------------------------------------------------------------------
 
-    def _poll(self) -> list[Any]:  # of `Message`, whose types say None for what is there
-        """Return what there is, as soon as there is something; nothing after a while."""
-        message = self._consumer.poll(_POLL_S)
-        if message is not None:
-            self._down_since_s = None
-            # Whatever else is there already: with a time, it would wait for so many.
-            return [message, *self._consumer.consume(self._more_max, 0)]
+    def _poll(self) -> list[Any] | None:  # of `Message`, whose types say None for what is there
+        """Return what there is, as soon as there is something; nothing after a while.
+
+        None: what librdkafka was about to hand out is gone, since a callback has raised.
+        """
+        try:
+            message = self._consumer.poll(_POLL_S)
+            if message is not None:
+                self._down_since_s = None
+                # Whatever else is there already: with a time, it would wait for so many.
+                return [message, *self._consumer.consume(self._more_max, 0)]
+        except KafkaException:
+            raise
+        except BaseException:  # noqa: BLE001 - whatever a function of the user's raises
+            _log.exception("a callback in option 'kafka' raised")
+            return None
         if self._down_since_s is not None:
             with suppress(KafkaException):
                 self._consumer.list_topics(self._name, timeout=_POLL_S)

@@ -338,6 +338,24 @@ def test_a_setting_that_cannot_be_used_is_named(consumers):
         consumers("kafka://localhost:9092", kafka={"fetch.mni.bytes": 1})
 
 
+def test_a_callback_that_raises_costs_no_message(cluster, consumers, put):
+    """librdkafka may hand out messages in the moment in which it calls."""
+    calls: list[str] = []
+
+    def callback(statistics):
+        calls.append(statistics)
+        if len(calls) <= 3:
+            raise ValueError
+
+    put(b"a", b"b")
+    settings = {"statistics.interval.ms": 1, "stats_cb": callback}
+    consumer = consumers(cluster.url, follow=True, batch=1, kafka=settings)
+    received = [consumer.receive(20)[0].value for _ in b"ab"]
+    wait_until(lambda: consumer.receive(0.1) == [] and len(calls) > 3, 20)
+    put(b"c")
+    assert received + values(consumer.receive(20)) == [b"a", b"b", b"c"]
+
+
 def test_a_forked_process_ends_though_it_has_a_copy(cluster, put):
     put(b"a")
     program = f"""
