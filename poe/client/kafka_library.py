@@ -38,6 +38,8 @@ _OURS = {
     "on_delivery": "the deliveries that calls return",
     "delivery.report.only.error": "the deliveries that calls return",
     "transactional.id": "nothing: there are no transactions here",
+    "auto.offset.reset": "option start of consumers, and on_lost",
+    "enable.partition.eof": "option follow of consumers",
 }
 """Settings that would break what is built on them, and what to use instead."""
 

@@ -1,5 +1,6 @@
 """Consumers of Kafka, against librdkafka's mock cluster with brokers that fail."""
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -331,6 +332,19 @@ def test_a_name_that_kafka_does_not_take_is_told(topic):
 def test_a_partition_that_there_is_not_is_an_error(cluster, consumers):
     with pytest.raises(OptionError, match="partitions up to 0"):
         consumers(cluster.url, start={1: 5}).receive()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "instead"),
+    [
+        ("auto.offset.reset", "earliest", "on_lost"),
+        ("enable.partition.eof", False, "follow"),
+    ],
+)
+def test_a_setting_in_the_place_of_an_option_names_that(consumers, name, value, instead):
+    """With one messages were left out without a word, with the other reading never ended."""
+    with pytest.raises(OptionError, match=f"{re.escape(name)}.*{instead}"):
+        consumers("kafka://localhost:9092", kafka={name: value})
 
 
 def test_a_setting_that_cannot_be_used_is_named(consumers):
