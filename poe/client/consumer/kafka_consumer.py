@@ -379,5 +379,7 @@ def _side_by_side(partition: int, messages: list[Any]) -> Fetched:
         offsets,
         [message.value() for message in messages],
         None if keys.count(None) == len(keys) else keys,
-        [each and dict(each) for each in headers] if any(headers) else None,
+        [each and {name: value or b"" for name, value in each} for each in headers]
+        if any(headers)
+        else None,
     )

@@ -103,6 +103,12 @@ def test_a_message_comes_with_key_and_headers_and_where_it_lies(cluster, consume
     assert received[0].partition == 0
 
 
+def test_headers_are_bytes_by_name_whatever_kafka_has(cluster, consumers, put):
+    put(b"v", headers=[("none", None), ("twice", b"1"), ("twice", b"2")])
+    [received] = consumers(cluster.url)
+    assert received.headers == {"none": b"", "twice": b"2"}
+
+
 @pytest.mark.parametrize(
     ("start", "found"),
     [
