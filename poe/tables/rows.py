@@ -75,8 +75,11 @@ class Rows:
         if type(row) is not tuple or len(row) <= self.key_index:
             allowed = f"a tuple of {self.key_index + 1} or more elements"
             raise InvalidTableArgument("row", row, allowed)
-        self._key_of(row[self.key_index])
+        key = row[self.key_index]
+        table_key = self._key_of(key)
         own: Row = copied(row)
+        if own is not row and self._key_of(own[self.key_index]) != table_key:
+            raise InvalidTableArgument("key", key, "a value that is equal to its copy")
         return own
 
     def has(self, key: object) -> bool:

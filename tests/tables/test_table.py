@@ -109,6 +109,19 @@ def test_an_insert_with_a_bad_row_adds_nothing(make):
     assert table.rows() == []
 
 
+@pytest.mark.parametrize("kind", [TableKind.SET, *BAGS])
+def test_what_is_equal_to_itself_alone_is_no_key(make, kind):
+    """A row is copied, so that nobody would find it again."""
+    table = make(kind=kind)
+    for key in (object(), (1, object())):
+        with pytest.raises(InvalidTableArgument, match="equal to its copy"):
+            table.insert((1, "a"), (key, "b"))
+    assert table.rows() == []
+    for key in (Puppet, len, TableKind.SET, frozenset({1})):
+        table.insert((key, [1]))
+        assert table.lookup(key) == [(key, [1])]
+
+
 @pytest.mark.parametrize("kind", list(TableKind))
 def test_insert_new_adds_all_rows_or_none(make, kind):
     table = make(kind=kind)
