@@ -14,6 +14,10 @@ from confluent_kafka import cimpl
 _PRODUCE = 0
 """Kafka's number of the request that carries messages."""
 
+_VERSIONS_MAX = {_PRODUCE: 9, 1: 11}
+"""Of requests that carry messages and that fetch them: in answers to newer ones librdkafka names
+the leader of a partition, and crashes where there is none."""
+
 _ALL = -1
 _RD_KAFKA_PRODUCER = 0
 _ERROR_SIZE = 512
@@ -51,6 +55,8 @@ class KafkaCluster:
             _lib.rd_kafka_destroy(self._handle)
             msg = f"librdkafka cannot make a cluster of {brokers} brokers"
             raise RuntimeError(msg)
+        for request, version in _VERSIONS_MAX.items():
+            self._do("set_apiversion", *map(ctypes.c_int16, (request, 0, version)))
         self.addresses: str = _lib.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
         """`host:port` of each broker, with commas between."""
 

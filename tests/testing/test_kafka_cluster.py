@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("confluent_kafka", reason="needs confluent-kafka: the extra poe-queue[kafka]")
 
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from poe.testing.kafka_cluster import KafkaCluster
 
@@ -51,6 +51,11 @@ def sent(producer, **where):
     told = send(producer, **where)
     assert producer.flush(20) == 0
     return told[0]
+
+
+def offset_of(message):
+    assert message is not None
+    return message.offset()
 
 
 def test_a_topic_has_the_partitions_it_was_made_with(cluster, producer):
@@ -112,6 +117,26 @@ def test_a_partition_moves_to_another_broker(cluster, producer):
     for leader in (2, 1):
         cluster.set_leader("t", 0, leader)
         assert producer.list_topics("t", timeout=5).topics["t"].partitions[0].leader == leader
+
+
+@pytest.mark.slow
+def test_a_partition_without_a_leader_goes_on_when_it_has_one(cluster, producer):
+    """Also for clients that know who led it; those ended this process."""
+    cluster.create_topic("t")
+    assert sent(producer) == (None, 0)
+    settings = {"bootstrap.servers": cluster.addresses, "group.id": "g", "log_level": 0}
+    consumer = Consumer({**settings, "reconnect.backoff.max.ms": 100})
+    consumer.assign([TopicPartition("t", 0, 0)])
+    assert offset_of(consumer.poll(20)) == 0
+    cluster.set_leader("t", 0, -1)
+    told = send(producer)
+    assert producer.flush(0.3) == 1
+    assert consumer.poll(0.3) is None
+    cluster.set_leader("t", 0, 2)
+    assert producer.flush(20) == 0
+    assert told == [(None, 1)]
+    assert offset_of(consumer.poll(20)) == 1
+    consumer.close()
 
 
 def test_a_closed_cluster_may_be_closed_again():
