@@ -12,6 +12,7 @@ what runs for each report is as little as possible.
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -64,6 +65,7 @@ _NEW_TOPIC_S = 0.1
 """Between two looks at a topic that was just created, and has no leader yet."""
 
 _PURGE_S = 5.0
+_RAISED = "a callback in option 'kafka' raised"
 _KILOBYTES_MAX = 2**31 - 1
 _UNSENT = {KafkaError._PURGE_QUEUE, KafkaError._FATAL}  # noqa: SLF001 - librdkafka's own codes begin so
 """What becomes of messages that a library still has, or is given, when it has given up."""
@@ -318,14 +320,12 @@ class KafkaTransport:
                 self._is_dead = True
                 self._note_down(error.args[0].str())
             except BaseException:  # noqa: BLE001 - whatever a function of the user's raises
-                _log.exception("a callback in option 'kafka' raised")
+                _log.exception(_RAISED)
             self._tell()
         if self._is_dead:
-            with suppress(KafkaException):
-                producer.flush(_PURGE_S)  # what is under way has been stored, or not
+            _hear_all(producer)  # what is under way has been stored, or not
         producer.purge()
-        with suppress(KafkaException):
-            producer.flush(_PURGE_S)
+        _hear_all(producer)
         self._tell()
 
     def _note_error(self, error: KafkaError) -> None:
@@ -353,6 +353,20 @@ class KafkaTransport:
         with suppress(RuntimeError):
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(call)
+
+
+def _hear_all(producer: Producer) -> None:
+    """Have all be reported that a library still has, if it can."""
+    give_up_s = time.monotonic() + _PURGE_S
+    while (left_s := give_up_s - time.monotonic()) > 0:
+        try:
+            producer.flush(left_s)
+        except KafkaException:
+            pass
+        except BaseException:  # noqa: BLE001 - as above
+            _log.exception(_RAISED)
+            continue
+        break
 
 
 class KafkaLink:

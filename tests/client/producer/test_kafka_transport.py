@@ -386,6 +386,34 @@ async def test_what_a_closed_transport_has_is_given_up(cluster, sender):
     assert type(await answer) is ProducerClosed
 
 
+async def test_what_a_closed_transport_has_is_given_up_whatever_callbacks_raise(cluster):
+    class Raising:
+        """A library that calls a function of the user's, which raises, as it is flushed."""
+
+        def __init__(self, library):
+            self._library = library
+            self._raised = 0
+
+        def __getattr__(self, name):
+            return getattr(self._library, name)
+
+        def flush(self, timeout_s):
+            if self._raised < 3:
+                self._raised += 1
+                raise ValueError
+            return self._library.flush(timeout_s)
+
+    sender = Sender(cluster.url)
+    transport: Any = sender.transport
+    transport._producer = Raising(transport._producer)  # noqa: SLF001 - it calls when it likes
+    await sender.connect()
+    await sender.send(b"a")
+    cluster.set_latency(5)
+    answer = sender.send(b"b")
+    transport.close()
+    assert type(await asyncio.wait_for(answer, 20)) is ProducerClosed
+
+
 async def test_nobody_there_is_told_with_the_reason(cluster):
     sender = Sender(cluster.url, request_timeout_s=2)
     cluster.close()
