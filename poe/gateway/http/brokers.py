@@ -1,6 +1,7 @@
 """Asks the brokers what topics there are, which also tells whether they can be reached."""
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -44,6 +45,8 @@ class Brokers:
             connect_timeout_s: how long connecting to one may take.
             clock: tells seconds.
         """
+        if url.scheme == "kafka":
+            logging.getLogger("poe.client.kafka").addFilter(_is_told)
         self._url = url
         self._kafka = kafka
         self._connect_timeout_s = connect_timeout_s
@@ -184,6 +187,14 @@ class Brokers:
             return [name.encode() for name in client.list_topics(timeout=timeout_s).topics]
         except KafkaException as error:
             raise servers[0].unreachable(error.args[0].str()) from error
+
+
+def _is_told(line: logging.LogRecord) -> bool:
+    """Return whether a line of librdkafka's says more than that a setting is for others.
+
+    Producer and readers have the same settings, and a reader is made for each request.
+    """
+    return "will be ignored by this" not in line.getMessage()
 
 
 async def _names(connection: AsyncSocket) -> list[bytes]:

@@ -84,6 +84,17 @@ def test_topics_and_readiness_are_the_cluster_s(cluster, kafka_front):
             assert len(reply.text) < 500
 
 
+def test_settings_that_are_not_a_reader_s_cost_no_line_for_each_read(cluster):
+    settings = 'kafka={"compression.type"="lz4", "fetch.min.bytes"=1}'
+    with Front(cluster.url, "--producer", settings) as front:
+        assert front.http.post("/sync/set", content=b"x").status_code == 200
+        assert front.http.get("/topics/set").status_code == 200
+        assert front.http.get("/readyz").status_code == 200
+        log = front.end()[2].decode()
+    assert "SIGTERM: stopping" in log
+    assert "will be ignored by this" not in log
+
+
 def test_a_follower_of_kafka_goes_on_where_it_was(kafka_front):
     url = "/topics/followed"
     kafka_front.http.post("/sync/followed?key=a", content=b"1")
