@@ -125,8 +125,12 @@ class KafkaTransport:
         while True:
             cluster = await self._ask(name)
             found = cluster.topics[name]
-            leaders = {each.id: each.leader for each in found.partitions.values()}
-            if max(leaders.values(), default=-1) >= 0:
+            # One that is not there, as while its partitions have no other yet, takes nothing.
+            leaders = {
+                each.id: each.leader if each.leader in cluster.brokers else None
+                for each in found.partitions.values()
+            }
+            if any(leader is not None for leader in leaders.values()):
                 break
             code = found.error and found.error.code()
             if code not in _FORMING or loop.time() > deadline_s:
@@ -135,10 +139,7 @@ class KafkaTransport:
         return TopicMetadata(
             topic,
             tuple(Broker(each.id, each.host, each.port) for each in cluster.brokers.values()),
-            tuple(
-                Partition(id_, leader if leader >= 0 else None)
-                for id_, leader in sorted(leaders.items())
-            ),
+            tuple(Partition(*each) for each in sorted(leaders.items())),
         )
 
     async def connect(

@@ -103,6 +103,18 @@ async def test_metadata_tells_partitions_and_brokers(cluster, sender):
     assert [f"{each.host}:{each.port}" for each in metadata.brokers] == [cluster.addresses]
 
 
+async def test_a_leader_that_is_not_among_the_brokers_is_none():
+    with KafkaCluster(brokers=2) as cluster:
+        cluster.create_topic("t", partitions=2)
+        for partition in (0, 1):
+            cluster.set_leader("t", partition, partition + 1)
+        cluster.down(2)
+        transport = Sender(cluster.url).transport
+        metadata = await transport.metadata(b"t")
+        assert [(each.id, each.leader) for each in metadata.partitions] == [(0, 1), (1, None)]
+        transport.close()
+
+
 async def test_topics_are_asked_for_side_by_side(sender):
     topics = [b"one", b"two", b"three"]
     found = await asyncio.gather(*map(sender.transport.metadata, topics))
