@@ -107,7 +107,8 @@ class TopicOptions:
     """`massage(topic, messages)` returns the messages to send in place of a batch."""
 
     metadata_refresh_s: Annotated[float, Range(is_above=True, unit="seconds")] = 60.0
-    """Seconds after which partitions and brokers are asked for again."""
+    """Seconds after which partitions and brokers are asked for again; while one has no leader,
+    after `reconnect_max_s`, if that is less."""
 
     def __post_init__(self) -> None:
         """Reject what cannot be worked with."""

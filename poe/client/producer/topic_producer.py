@@ -179,7 +179,10 @@ class TopicProducer(GenServer):
                 self._warn_of_workers()
             if self._refresh is not None:
                 self._refresh.cancel()
-            self._refresh = self.send_after(self._options.metadata_refresh_s, _REFRESH)
+            delay_s = self._options.metadata_refresh_s
+            if any(partition.leader is None for partition in asked.result.partitions):
+                delay_s = min(delay_s, self._producer_options.reconnect_max_s)  # a new one is due
+            self._refresh = self.send_after(delay_s, _REFRESH)
             await self._arrange()
         elif not isinstance(asked.error, PoeError):
             raise asked.error

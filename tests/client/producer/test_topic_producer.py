@@ -465,9 +465,9 @@ def test_a_topic_that_was_made_anew_with_one_partition_sends_at_once_as_others_w
     assert world.topic.info().workers_limit == 1
 
 
-def test_a_partition_without_a_leader_waits_for_one():
+def test_a_partition_without_a_leader_waits_for_one_and_not_for_the_next_refresh():
     brokers = Brokers(leaders=[0, None])
-    world = World(brokers, metadata_refresh_s=5.0, strategy="strict_round_robin")
+    world = World(brokers, reconnect_max_s=5.0, strategy="strict_round_robin")
     deliveries = [world.add(b"a"), world.add(b"b")]
     brokers.run()
     assert [each.done() for each in deliveries] == [True, False]
@@ -475,6 +475,9 @@ def test_a_partition_without_a_leader_waits_for_one():
     world.advance(6.0)
     brokers.run()
     assert deliveries[1].result(0).partition == 1
+    before = brokers.asked_count
+    world.advance(50.0)
+    assert brokers.asked_count == before
 
 
 def test_a_backlog_leads_to_more_workers_and_they_go_some_time_after_it():
