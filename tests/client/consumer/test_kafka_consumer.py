@@ -291,12 +291,17 @@ def test_a_question_where_a_partition_begins_that_fails_leaves_nothing_out(
         KafkaError._TRANSPORT,  # noqa: SLF001 - librdkafka's own codes begin so
         KafkaError._DESTROY_BROKER,  # noqa: SLF001
         KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
     ],
 )
-def test_a_connection_that_is_lost_before_the_first_message_is_made_again(
+def test_a_question_before_the_first_message_is_asked_again_where_what_it_meets_may_pass(
     cluster, consumers, put, monkeypatch, told
 ):
-    """What librdkafka tells of it depends on how far it has noticed."""
+    """What librdkafka tells of a lost connection depends on how far it has noticed."""
     errors = [KafkaException(KafkaError(told))]
     ask = KafkaSource._offset_at  # noqa: SLF001 - of librdkafka each comes now and then
 
