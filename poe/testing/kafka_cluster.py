@@ -35,6 +35,10 @@ class KafkaCluster:
     """Brokers 1 to `brokers`; they run until `close`, or to the end of a `with`.
 
     Its methods return when their effect is there. Any thread may call them.
+
+    Unlike Kafka itself, it does not look at the numbers of an idempotent producer: what is under
+    way when a broker goes down is there twice if its answer was lost. Where a request fails with
+    others behind it, or its partition moves, a message may count as delivered that is not there.
     """
 
     def __init__(self, brokers: int = 1) -> None:
@@ -108,10 +112,6 @@ class KafkaCluster:
 
     def fail(self, *codes: int, request: int = _PRODUCE) -> None:
         """Let the next requests fail, one with each of Kafka's error codes, in order.
-
-        Unlike Kafka itself, the cluster does not check that what comes after a failed request of an
-        idempotent producer is in sequence. With several requests under way a message may then count
-        as delivered that is not there.
 
         Args:
             codes: 6 is "not the leader", 7 "timed out", 10 "too large"; 0 lets one pass, and -195
