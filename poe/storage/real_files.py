@@ -3,6 +3,9 @@
 Strategy against names that lead elsewhere: no symbolic link is followed, see `open_beneath.py`, so
 one put in the way of a topic is an error, never a door. Folders are made 0700, files
 0600, and every descriptor is closed in programs that a process starts (O_CLOEXEC).
+
+What root makes belongs to the owner of the base folder: a server that runs as that user could not
+read what a repair by `sudo` leaves.
 """
 
 import contextlib
@@ -165,13 +168,16 @@ class LockedFile(RealFile):
 class RealFiles:
     """The folder tree below `base`; owns one descriptor, that of the base folder."""
 
-    __slots__ = ("_absolute", "_base_fd", "base", "boot_id", "unlink_threads")
+    __slots__ = ("_absolute", "_base_fd", "_owner", "base", "boot_id", "unlink_threads")
 
     def __init__(self, base: str, base_fd: int) -> None:
         self.base = base
         # The program may go to another folder.
         self._absolute = os.path.abspath(base)  # noqa: PTH100 - as the folder was opened, with its links
         self._base_fd = base_fd
+        found = os.fstat(base_fd)
+        is_of_another = os.geteuid() == 0 != found.st_uid
+        self._owner = (found.st_uid, found.st_gid) if is_of_another else None
         self.boot_id = _read_boot_id()
         self.unlink_threads = _UNLINK_THREADS
 
@@ -209,7 +215,11 @@ class RealFiles:
     def open(self, path: str, mode: Mode) -> OpenFile:
         """Open a file; symbolic links are never followed."""
         file = RealFile(open_beneath(self._base_fd, _checked(path), _FLAGS[mode]))
-        return file if mode == "x+" else _regular(file, path)
+        if mode != "x+":
+            _regular(file, path)
+        if _FLAGS[mode] & os.O_CREAT:
+            self._hand_over(file.fileno())
+        return file
 
     def size(self, path: str) -> int | None:
         """Return the size of a file in bytes; None when there is none."""
@@ -256,6 +266,12 @@ class RealFiles:
                 if not stat.S_ISDIR(os.stat(name, dir_fd=folder_fd, follow_symlinks=False).st_mode):
                     raise
                 return False
+            if self._owner is not None:
+                fd = open_beneath(folder_fd, name, os.O_RDONLY | FOLDER)
+                try:
+                    self._hand_over(fd)
+                finally:
+                    os.close(fd)
             return True
 
     def remove_folder(self, path: str) -> None:
@@ -295,6 +311,7 @@ class RealFiles:
                 fd = os.open(name, os.O_RDONLY | _SAFE, dir_fd=folder_fd)
             file = LockedFile(fd)
             _regular(file, path)
+            self._hand_over(fd)
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         return file
 
@@ -350,6 +367,16 @@ class RealFiles:
             yield fd, name
         finally:
             os.close(fd)
+
+    def _hand_over(self, fd: int) -> None:
+        """Give what root has made to whom the base folder belongs, where root may do so."""
+        if self._owner is None:
+            return
+        found = os.fstat(fd)
+        # A file with another name may have been there, and be one that its owner must not get.
+        if stat.S_ISDIR(found.st_mode) or found.st_nlink == 1:
+            with contextlib.suppress(OSError):
+                os.fchown(fd, *self._owner)
 
     def _open_folder(self, path: str) -> int:
         return open_beneath(self._base_fd, _checked(path) if path else ".", os.O_RDONLY | FOLDER)

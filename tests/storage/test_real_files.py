@@ -253,3 +253,40 @@ def test_a_copy_of_a_lock_ends_and_leaves_the_lock(files):
     assert exit_code_of(fork(held.clear)) == 0
     with pytest.raises(BlockingIOError):
         files.lock("l")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_what_root_makes_belongs_to_the_owner_of_the_base_folder(tmp_path):
+    os.chown(tmp_path, 4711, 4712)
+    files = RealFiles.at(tmp_path)
+    files.make_folder("a")
+    files.open("a/f", "x+")
+    files.open("a/g", "w+")
+    files.lock("l")
+    made = [(tmp_path / name).stat() for name in ("a", "a/f", "a/g", "l")]
+    assert {(each.st_uid, each.st_gid) for each in made} == {(4711, 4712)}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_root_gives_nothing_away_that_has_another_name_elsewhere(tmp_path):
+    base = tmp_path / "base"
+    base.mkdir()
+    os.chown(base, 4711, 4712)
+    secret = tmp_path / "secret"
+    secret.touch()
+    (base / "l").hardlink_to(secret)
+    RealFiles.at(base).lock("l")
+    assert secret.stat().st_uid == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_what_root_may_not_give_away_stays_its_own(tmp_path, monkeypatch):
+    os.chown(tmp_path, 4711, 4712)
+
+    def refuse(*_):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "fchown", refuse)
+    files = RealFiles.at(tmp_path)
+    files.open("f", "x+").write_at(b"xyz", 0)
+    assert files.size("f") == 3
