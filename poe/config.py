@@ -28,7 +28,7 @@ from poe.broker import (
 )
 from poe.cluster.options import ClusterOptions
 from poe.errors import OptionError, UnknownOption
-from poe.option import NONE_WORDS, Range, check_options, path_option
+from poe.option import NONE_WORDS, Range, check_options, folder_of_user, path_option
 from poe.storage import SegmentOptions, StoreOptions, TopicOptions
 
 TOML_FILE = "poe.toml"
@@ -147,7 +147,7 @@ class Config:
         given = {**outside, **passed}
         values = {key: value for key, (_, value) in given.items()}
         if "dir" not in values or values["dir"] is None:
-            values["dir"] = user_data_path("poe")
+            values["dir"] = folder_of_user(user_data_path, "dir")
         base = Path(values["dir"])
         try:
             _fit_message_max(values)

@@ -7,8 +7,9 @@ def __post_init__(self) -> None:
 check_options(self)
 """
 
+import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from numbers import Integral, Real
@@ -155,6 +156,23 @@ def path_option(key: str, text: str | Path) -> Path:
         return Path(text).expanduser()
     except RuntimeError as error:
         raise OptionError(key, str(text), "a path; there is no user with such a home") from error
+
+
+def folder_of_user(find: Callable[[str], Path], key: str) -> Path:
+    """Return a folder of Poe's in the home of the user whose process this is.
+
+    Args:
+        find: the function of platformdirs for that kind of folders.
+        key: the option, or variable, that may name another one.
+
+    Raises:
+        OptionError: there is no home.
+    """
+    with contextlib.suppress(RuntimeError):  # in its older versions "~" stays in the path instead
+        found = find("poe")
+        if found.is_absolute():
+            return found
+    raise OptionError(key, "none", "the path of a folder: this user has no home, where it would be")
 
 
 def load_options(kind: type[T], values: Mapping[str, Any]) -> T:

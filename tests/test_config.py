@@ -342,6 +342,18 @@ def test_a_path_of_nobodys_home_is_refused(name):
     assert it.value.key == name
 
 
+def _find_no_home(name):
+    raise RuntimeError(name)
+
+
+@pytest.mark.parametrize("find", [_find_no_home, Path("~/.local/share").joinpath])
+def test_without_a_home_a_folder_has_to_be_named(find, monkeypatch, tmp_path):
+    monkeypatch.setattr("poe.config.user_data_path", find)
+    with pytest.raises(OptionError, match="option 'dir' is 'none'; use the path of a folder: this"):
+        load()
+    assert load({"dir": str(tmp_path)}).dir == tmp_path
+
+
 @pytest.mark.parametrize("name", ["POE_PORT", "POE_MAX_AGE", "POE_INSECURE", "POE_CONFIG"])
 def test_an_empty_variable_is_no_value(name):
     with pytest.raises(OptionError) as caught:

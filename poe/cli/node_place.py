@@ -12,7 +12,7 @@ from pathlib import Path
 from platformdirs import user_data_path
 
 from poe.errors import OptionError
-from poe.option import NONE_WORDS, path_option
+from poe.option import NONE_WORDS, folder_of_user, path_option
 
 TOKEN_FILE = "admin.token"  # noqa: S105 - its name
 """In a node's folder: the credential of who may read it, made anew at each start."""
@@ -35,8 +35,12 @@ def node_path(name: str, typed: str | None = None) -> Path | None:
 
 
 def node_folder(typed: str | None = None) -> Path:
-    """Return the folder of the node, as `node_path`."""
-    return node_path("dir", typed) or user_data_path("poe")
+    """Return the folder of the node.
+
+    Raises:
+        OptionError: as `node_path`, or none is given, and this user has no home.
+    """
+    return node_path("dir", typed) or folder_of_user(user_data_path, "dir")
 
 
 def _given(name: str, typed: str | None) -> Iterator[tuple[str, str]]:

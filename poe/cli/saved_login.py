@@ -19,7 +19,8 @@ from typing import Final
 
 from platformdirs import user_config_path
 
-from poe.errors import ConfigError
+from poe.errors import ConfigError, OptionError
+from poe.option import folder_of_user
 from poe.security.replacement import replace_secret
 
 SAID: Final = ("url", "user", "server_name")
@@ -29,18 +30,26 @@ FILES: Final = ("ca", "certificate", "key", "password_file", "token_file")
 class SavedLogins:
     """Options of an endpoint by name, kept by url; a file's option is its path.
 
-    The methods raise `ConfigError` for what somebody else has made of the files.
+    The methods raise `ConfigError` for what somebody else has made of the files, and where a user
+    without a home would keep a login.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._folder = user_config_path("poe") if folder is None else folder
+        self._given = folder
+
+    @property
+    def _folder(self) -> Path:
+        return self._given or folder_of_user(user_config_path, "HOME")
 
     def find(self, url: str | None) -> dict[str, str]:
         """Return the options saved for a url, None for the current one; empty: there are none."""
         name = self._current() if url is None else _id(url)
         if not name:
             return {}
-        folder, _, old = self._places(name)
+        try:
+            folder, _, old = self._places(name)
+        except OptionError:
+            return {}  # as there is none in a home that is not there
         for place in (folder, old, folder):  # it may be replaced at any time
             try:
                 said = tomllib.loads((place / "login.toml").read_text("utf-8"))
@@ -95,7 +104,8 @@ class SavedLogins:
     def _current(self) -> str:
         try:
             return (self._folder / "current").read_text("ascii").strip()
-        except (OSError, ValueError):  # not there, or of a user whose home this one may not see
+        except (OSError, ValueError, OptionError):
+            # Not there, nor is a home, or of a user whose home this one may not see.
             return ""
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from poe.cli import secret
+from poe.cli import node_place, saved_login, secret
 from poe.cli.endpoint_options import endpoint_of, variables
 from poe.cli.saved_login import SavedLogins
 from poe.config import CLIENT_VARIABLES, Config, option_types
@@ -48,6 +48,20 @@ def stdin():
     yield hold
     os.dup2(before, 0)
     os.close(before)
+
+
+def _find_no_home(name):
+    raise RuntimeError(name)
+
+
+@pytest.mark.parametrize("find", [_find_no_home, Path("~/.config").joinpath])
+def test_who_has_no_home_has_no_login_and_asks_servers_all_the_same(find, monkeypatch):
+    monkeypatch.setattr(saved_login, "user_config_path", find)
+    monkeypatch.setattr(node_place, "user_data_path", find)
+    assert endpoint_of({}, {}).url == "poe://127.0.0.1:5555"
+    assert endpoint_of({"url": "poe://127.0.0.1:1"}, {}).entry == Entry()
+    with pytest.raises(OptionError, match="'HOME' is 'none'"):
+        SavedLogins().save({"url": "poe://127.0.0.1:1"}, {})
 
 
 def test_without_a_word_it_is_the_server_of_this_machine(endpoint):
