@@ -113,6 +113,14 @@ def test_a_segment_that_is_gone_is_told_and_forgotten(base):
     assert findings(base) == []
 
 
+def test_a_segment_without_data_is_forgotten_by_one_repair(base):
+    (base / f"{PATH}_data").unlink()
+    segment, events = repaired(base)
+    assert segment.notes == ["repaired: the data file is missing"]
+    assert "forgotten" in events.notes[0]
+    assert findings(base) == []
+
+
 def test_what_is_forgotten_is_known_as_removed(base):
     """Who reads on behind a pointer is told that something is gone."""
     for suffix in ("data", "index", "sum"):

@@ -56,6 +56,8 @@ def repair_segments(files: Files) -> Iterator[SegmentCheck]:
             yield found
             continue
         repaired, pointer_high = _repaired(files, place, base, removals, before)
+        if files.size(place.path + "_data") is None:  # it was put away, and is gone as a start sees
+            segments.remove((place.topic, place.timestamp))
         newest[place.topic] = max(before, pointer_high)
         if repaired.base is not None and not repaired.damage:
             ordinals[place.topic] = repaired.base + repaired.count
