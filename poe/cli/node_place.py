@@ -61,7 +61,9 @@ def _in_file(name: str) -> Iterator[tuple[str, str]]:
     except FileNotFoundError:
         return
     except (OSError, ValueError, RecursionError) as error:
-        raise OptionError("POE_CONFIG", str(path), f"a readable TOML file ({error})") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        told = "POE_CONFIG" if where else "configuration file"
+        raise OptionError(told, str(path), f"a readable TOML file ({reason})") from error
     place = f"{path}: {name}"
     if isinstance(value, str):
         yield place, value

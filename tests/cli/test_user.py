@@ -236,6 +236,17 @@ def test_what_is_wrong_in_the_file_of_the_server_is_told(content, tmp_path, monk
     assert "poe.toml" in complaint(run)
 
 
+@pytest.mark.parametrize("variables", [{}, {"POE_CONFIG": "poe.toml"}])
+def test_a_file_of_the_server_that_cannot_be_read_is_named_as_the_server_does(
+    variables, tmp_path, monkeypatch
+):
+    (tmp_path / "poe.toml").mkdir()
+    monkeypatch.chdir(tmp_path)
+    told = complaint(poe_here("user", "list", **variables))
+    assert told == complaint(poe_here("serve", **variables))
+    assert ("POE_CONFIG" in told) == bool(variables)
+
+
 # --- Other credentials ---------------------------------------------------------------------------
 
 
