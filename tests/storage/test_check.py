@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from poe.errors import OptionError, StoreLocked
-from poe.storage import SegmentOptions, Store, check_segments, stopped_store
+from poe.storage import SegmentOptions, Store, check_events, check_segments, stopped_store
 
 NOW_US = 1_700_000_000_000_000
 
@@ -115,6 +115,22 @@ def killed(base):
     shutil.copytree(base, copy)
     store.close()
     return copy
+
+
+def test_a_topic_whose_folder_is_a_link_is_told_and_hides_no_other(base, tmp_path):
+    store = Store.open(base)
+    store.create_segment(b"u", NOW_US).append([b"one"], NOW_US)
+    store.close()
+    folder = base / "topics" / "t"
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    with stopped_store(base) as files:
+        told = list(check_events(files))
+    assert [each.partition(":")[0] for each in told] == [
+        f"cannot read topics/t/{NOW_US}",
+        f"cannot read topics/t/{NOW_US + 1000}",
+    ]
+    assert [(each.path, each.damage) for each in checked(base)] == [(f"topics/u/{NOW_US}", [])]
 
 
 def test_what_a_killed_writer_leaves_is_a_note(killed):

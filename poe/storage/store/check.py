@@ -130,10 +130,23 @@ def check_events(files: Files) -> Iterator[str]:
         path = f"{TOPICS_FOLDER}/{os.fsdecode(topic)}/{timestamp}"
         if event.kind not in {Kind.CREATE, Kind.SEAL}:
             continue
-        if files.size(path + "_data") is None:
-            yield f"segment {path} is gone, {event.record_count} messages when it was closed last"
-        elif files.size(path + "_sum") is None and files.size(path + "_lock") is None:
-            yield f"{path}_sum is lost; the next start makes it from the data, whatever that is"
+        try:
+            with reading(path):
+                yield from _what_is_gone(files, path, event.record_count)
+        except StorageError as error:  # as of a link in the place of the topic's folder
+            yield str(error)
+
+
+def _what_is_gone(files: Files, path: str, count: int) -> Iterator[str]:
+    """Yield which files are gone of a segment that had so many records.
+
+    Raises:
+        OSError: as reported by the file layer.
+    """
+    if files.size(path + "_data") is None:
+        yield f"segment {path} is gone, {count} messages when it was closed last"
+    elif files.size(path + "_sum") is None and files.size(path + "_lock") is None:
+        yield f"{path}_sum is lost; the next start makes it from the data, whatever that is"
 
 
 def check_properties(files: Files) -> Iterator[str]:
