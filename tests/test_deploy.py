@@ -1,5 +1,6 @@
 """What `deploy/` holds is true: units that systemd takes, a container file whose parts exist."""
 
+import json
 import re
 import shlex
 import shutil
@@ -8,7 +9,7 @@ import subprocess
 import pytest
 
 from poe.config import option_types
-from tests.cli.processes import poe_here
+from tests.cli.processes import Server, poe_here
 from tests.python_process import ROOT
 
 UNIT = ROOT / "deploy" / "poe.service"
@@ -84,6 +85,17 @@ def test_what_is_typed_to_set_users_up_is_typed_right(path, tmp_path, monkeypatc
     assert {"ca.pem", "server.pem", "server.key", "users.toml"} <= {
         p.name for p in tmp_path.iterdir()
     }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", [{"POE_HOST": "0.0.0.0"}, {"POE_PORT": "none"}], ids=str)
+def test_the_container_looks_for_its_server_by_the_variables_of_the_server(way, tmp_path):
+    [rest] = [rest for kind, rest in instructions() if kind == "HEALTHCHECK"]
+    _, *command = json.loads(rest.partition(" CMD ")[2])
+    with Server(tmp_path / "data") as server:
+        url = {"POE_URL": f"poe://127.0.0.1:{server.port}"} if "POE_PORT" in way else {}
+        run = poe_here(*command, **{"POE_PORT": str(server.port), **way, **url})
+    assert run.returncode == 0, run.stderr
 
 
 def test_the_container_copies_what_there_is_and_runs_what_it_has_made():
