@@ -513,6 +513,21 @@ def test_notes_outlive_the_header_of_their_file_and_the_id_of_the_store(tmp_path
     assert Store.open(tmp_path).properties.of(b"t") == made
 
 
+def test_a_file_that_is_gone_is_told_once(tmp_path, caplog):
+    store = Store.open(tmp_path)
+    store.create_topic(b"t", TopicProperties(partitions=2), NOW)
+    store.close()
+    for _ in range(2):
+        Store.open(tmp_path).close()
+    assert not caplog.records
+    (tmp_path / "store.topics").unlink()
+    for _ in range(2):
+        Store.open(tmp_path).close()
+    assert [each.getMessage() for each in caplog.records] == [
+        "store.topics is lost, and with it the properties of all topics"
+    ]
+
+
 def test_a_header_that_is_damaged_is_told_once(tmp_path, caplog):
     path, _ = written(tmp_path, 2)
     content = bytearray(path.read_bytes())

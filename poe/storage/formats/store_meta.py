@@ -29,7 +29,7 @@ import struct
 import threading
 from collections.abc import Container, Iterator
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from poe.storage.files import Files, OpenFile
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, HASH_BYTES, FileHeader, seal, unseal
@@ -93,9 +93,17 @@ class OpenState(NamedTuple):
     has_notes: bool = False
     """Whether there were notes."""
 
+    has_properties: bool = False
+    """Whether there was a file of what topics have."""
+
     def as_event(self) -> Event:
         """Return the event that says so."""
-        return Event(Kind.OPEN, size_bytes=self.notes_removals, record_count=self.has_notes)
+        return Event(Kind.OPEN, b"", 0, *map(int, self))
+
+    @classmethod
+    def of(cls, event: Event) -> Self:
+        """Return what an event says."""
+        return cls(*map(bool, (event.size_bytes, event.record_count, event.pointer_low)))
 
 
 def encode_event(event: Event, store_id: bytes) -> bytes:
@@ -345,7 +353,7 @@ class StoreMeta:
             self._take(event)
             self.was_closed = event.kind is Kind.CLEAN
             if event.kind is Kind.OPEN:
-                self.opened = OpenState(bool(event.size_bytes), bool(event.record_count))
+                self.opened = OpenState.of(event)
             self._size_bytes += len(encode_event(event, self.store_id))
         torn_bytes = FILE_HEADER_BYTES + len(content) - self._size_bytes
         if torn_bytes and not is_same_boot and is_tail_torn(content, self.store_id):

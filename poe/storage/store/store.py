@@ -50,7 +50,7 @@ from poe.storage.store.floors import Floors
 from poe.storage.store.folder_watch import LOCK_FILE, FolderWatch
 from poe.storage.store.free_space import FreeSpace
 from poe.storage.store.pointer_bound import PointerBound
-from poe.storage.store.property_file import KnownTopics, PropertyFile
+from poe.storage.store.property_file import PROPERTY_FILE, KnownTopics, PropertyFile
 from poe.storage.store.removals import REMOVED_FILE, Removals, RemovedExtent, base_of
 from poe.storage.store.reserve import Reserve
 from poe.storage.store.rest import is_left_open, left_behind_events, note_rest, resting_events
@@ -686,7 +686,13 @@ def _begin(files: Files, owner: str) -> tuple[StoreMeta, bool]:
     _log.info("store %s in %s", meta.store_id.hex(), files.base)
     before = meta.opened
     has_notes = files.size(REMOVED_FILE) is not None
-    meta.begin(OpenState(notes_removals=True, has_notes=has_notes), is_same_boot=is_this_boot)
+    has_properties = files.size(PROPERTY_FILE) is not None
+    # A power cut takes the name of a file that nobody was told of yet.
+    is_certain = meta.was_closed or is_this_boot
+    if is_certain and before.has_properties and not has_properties:
+        _log.error("%s is lost, and with it the properties of all topics", PROPERTY_FILE)
+    opened = OpenState(notes_removals=True, has_notes=has_notes, has_properties=has_properties)
+    meta.begin(opened, is_same_boot=is_this_boot)
     if is_new:  # the original has left no events
         return meta, all(entry.name != TOPICS_FOLDER for entry in files.list_folder(""))
     return meta, before.notes_removals and before.has_notes <= has_notes
