@@ -1,6 +1,7 @@
 """`poe serve` as a service manager sees it: readiness, signals, notification, exit codes."""
 
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from poe import protocol
-from poe.cli.service import Service
+from poe.cli.service import CollectionLimit, Service
 from poe.errors import ConnectFailed, PoeError
 from poe.node import Node
 from tests.cli.processes import Background, Server, complaint, poe, poe_here
@@ -280,6 +281,35 @@ def test_hanging_up_ever_so_often_is_one_reload_more(tmp_path, monkeypatch):
     assert Service(node, lambda _address: hanging_up.start()).run() == 0
     hanging_up.join()
     assert len(reloads) == 2
+
+
+@pytest.mark.parametrize(
+    ("generation", "took_s", "is_kept"), [(2, 0.3, True), (2, 0.001, False), (1, 0.3, False)]
+)
+def test_what_a_long_collection_has_gone_through_the_next_one_passes_over(
+    monkeypatch, generation, took_s, is_kept
+):
+    freezes: list[None] = []
+    times = iter([100.0, 100.0 + took_s])
+    monkeypatch.setattr(gc, "freeze", lambda: freezes.append(None))
+    limit = CollectionLimit(lambda: next(times))
+    for phase in ("start", "stop"):
+        limit.note(phase, {"generation": generation, "collected": 0, "uncollectable": 0})
+    assert bool(freezes) == is_kept
+
+
+@pytest.mark.usefixtures("process_state")
+def test_a_service_looks_at_collections_while_it_runs(tmp_path):
+    before = list(gc.callbacks)
+    meanwhile: list[object] = []
+
+    def look(_address):
+        meanwhile.extend(gc.callbacks)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert Service(Node(dir=tmp_path / "data", port=0), look).run() == 0
+    assert len(meanwhile) == len(before) + 1
+    assert gc.callbacks == before
 
 
 @pytest.mark.usefixtures("process_state")
