@@ -5,12 +5,13 @@ was asked for anything that it does not know, with nothing but the end of the st
 """
 
 import asyncio
+import logging
 
 import pytest
 
 from poe import protocol
 from poe.cli import main
-from poe.client import Producer, connect
+from poe.client import GroupWorker, Producer, connect
 from poe.errors import ConnectionClosed, OriginalServer, PoeError, RemoteProtocolError
 from poe.protocol import PutId
 from poe.protocol.leases import LeaseRequest
@@ -157,6 +158,16 @@ def test_a_producer_tells_why_it_delivers_nothing(server):
         pytest.raises(PoeError, match="is the original Poe; it knows no sequenced puts"),
     ):
         producer.produce_sync("t", b"message", timeout_s=1)
+
+
+def test_a_pool_of_handlers_says_so_at_once_and_without_a_traceback(caplog):
+    with (
+        ScriptedServer(original) as server,
+        GroupWorker(f"poe://127.0.0.1:{server.port}", "t", print, concurrency=3) as pool,
+        pytest.raises(OriginalServer, match="it knows no control requests"),
+    ):
+        pool.join(20)
+    assert [each.exc_info for each in caplog.records if each.levelno >= logging.ERROR] == [None]
 
 
 @pytest.mark.parametrize("command", [["topics"], ["status"], ["delete", "t", "--yes"]])

@@ -35,6 +35,7 @@ from poe.errors import (
     InvalidTopicName,
     LeaseLost,
     NotAuthorized,
+    OriginalServer,
     PoeError,
     QueueClosed,
     UnknownGroup,
@@ -67,6 +68,7 @@ _FINAL: Final = (
     GroupMismatch,
     InvalidGroupName,
     InvalidTopicName,
+    OriginalServer,
     UnknownGroup,
 )
 """What the group refuses, however often it is asked; also that somebody has deleted it."""
@@ -181,6 +183,7 @@ class GroupWorker:
             InvalidGroupName, InvalidTopicName, OptionError: the server refuses a name, or the
                 options of the group; or `timeout_s` is no time.
             AuthenticationFailed, NotAuthorized, TlsFailed: it does not let the pool in.
+            OriginalServer: it is the original's, which knows no groups.
         """
         deadline_s = deadline_of(timeout_s)
         while not self._is_stopped.wait(_LOOK_S):
