@@ -344,7 +344,7 @@ class AppendixServer(GenServer):
         return answer
 
     def _note_given(self, pointer: int, now_us: int) -> None:
-        """Have it outlive a power cut that this pointer was given; else the registry sees to it."""
+        """Note that a pointer was given; have the bound raised where it is too low already."""
         if self._bound.given(pointer, now_us):
             Work(self, self._bound.raise_it, DISK_THREADS)
 

@@ -10,8 +10,9 @@ ahead when half of that is left, in a thread, and no put waits for it: of the fi
 it is not yet true for as long as a sync takes. Only after a power cut it matters: topics go on
 behind it then, and from then on, since nobody knows which ones have lost something.
 
-It follows the clock, and topics that run ahead of that by a day at most. Of one that runs further
-ahead, since the clock was years ahead once, all others would do so, too, after the next power cut.
+It follows the clock, or the floor where the clock is behind that, and topics that run ahead of both
+by a day at most. Of one that runs further ahead, since the clock was years ahead once, all others
+would do so, too, after the next power cut.
 
 Layout: two places of 512 bytes, written by turns, so that a torn one leaves the other (big endian):
     magic    8 bytes  "poe-bnd1"
@@ -78,23 +79,26 @@ class PointerBound:
         if is_after_power_cut and bound > self.floor:
             self.floor = bound
             self._try_to_write(bound)
+        elif was_closed and bound > self.floor:  # else a power cut before the first put finds it
+            self._try_to_write(self.floor)
 
     def given(self, pointer: int, now_us: int) -> bool:
-        """Take note of a pointer, and of the time; tell whether it is to be raised at once."""
-        self._newest = max(self._newest, min(pointer, now_us + _AHEAD_OF_CLOCK_US_MAX))
-        is_urgent = self._newest > self._bound and not self.is_due
-        self.is_due = self._newest > self.quiet_until
+        """Take note of a pointer, and of the time; tell whether it is the first beyond the bound."""
+        ahead_max = max(now_us, self.floor) + _AHEAD_OF_CLOCK_US_MAX
+        newest = max(self._newest, min(pointer, ahead_max))
+        is_urgent = self._newest <= self._bound < newest
+        self._newest = newest
+        self.is_due = newest > self.quiet_until
         return is_urgent
 
     def raise_it(self) -> None:
         """Make durable that pointers are given for some more time."""
         with self._lock:
-            self.is_due = False
-            bound = min(self._newest + AHEAD_US, POINTER_MAX)
-            if bound - AHEAD_US // 2 <= self.quiet_until:
-                return
-            self._try_to_write(bound)
-            self._bound, self.quiet_until = bound, bound - AHEAD_US // 2
+            if self._newest > self.quiet_until:
+                bound = min(self._newest + AHEAD_US, POINTER_MAX)
+                self._try_to_write(bound)
+                self._bound, self.quiet_until = bound, bound - AHEAD_US // 2
+            self.is_due = self._newest > self.quiet_until
 
     def _try_to_write(self, bound: int) -> None:
         try:
@@ -108,9 +112,9 @@ class PointerBound:
             )
 
     def _write(self, bound: int) -> None:
-        self._number += 1
-        fields = _FIELDS.pack(_MAGIC, self._number, bound, self.floor)
-        content, place = seal(fields, self._store_id), self._number % 2 * _PLACE_BYTES
+        number = self._number + 1
+        fields = _FIELDS.pack(_MAGIC, number, bound, self.floor)
+        content, place = seal(fields, self._store_id), number % 2 * _PLACE_BYTES
         try:
             file = self._files.open(BOUND_FILE, "r+")
         except FileNotFoundError:
@@ -121,6 +125,7 @@ class PointerBound:
         else:
             file.write_at(content, place)
             file.sync()
+        self._number = number  # last: what failed is written over, and not what is good
 
     def _read(self) -> tuple[int, int, int]:
         """Return number, bound and floor as they were written last; zeros where nothing is."""
