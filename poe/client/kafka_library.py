@@ -25,6 +25,8 @@ from poe.protocol.server import Server
 
 Client = TypeVar("Client")
 
+_log = logging.getLogger(__name__)
+
 _TOPIC = re.compile(rb"[A-Za-z0-9._-]{1,249}")
 _SOCKET_MIN_MS, _SOCKET_MAX_MS = 10, 300_000
 _RECONNECT_MAX_MS = 3_600_000
@@ -40,6 +42,7 @@ _OURS = {
     "transactional.id": "nothing: there are no transactions here",
     "auto.offset.reset": "option start of consumers, and on_lost",
     "enable.partition.eof": "option follow of consumers",
+    "default.topic.config": "its settings beside the others",
 }
 """Settings that would break what is built on them, and what to use instead."""
 
@@ -54,6 +57,11 @@ _NOT_READY = {
     KafkaError._INTR,  # noqa: SLF001 - a signal came before anything was given
 }
 """Errors that pass, and after which nothing is stored."""
+
+
+def tell_raised() -> None:
+    """Log what a function of the user's has raised, which librdkafka has called."""
+    _log.exception("a callback in option 'kafka' raised")
 
 
 def open_client(

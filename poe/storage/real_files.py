@@ -373,8 +373,9 @@ class RealFiles:
         if self._owner is None:
             return
         found = os.fstat(fd)
-        # A file with another name may have been there, and be one that its owner must not get.
-        if stat.S_ISDIR(found.st_mode) or found.st_nlink == 1:
+        # Only what is new, and so empty: what was there may be what its owner must not get.
+        is_new = found.st_size == 0 and found.st_nlink == 1
+        if stat.S_ISDIR(found.st_mode) or is_new:
             with contextlib.suppress(OSError):
                 os.fchown(fd, *self._owner)
 

@@ -5,8 +5,15 @@ import subprocess
 
 import pytest
 
-from poe.errors import OptionError, StoreLocked
-from poe.storage import SegmentOptions, Store, check_events, check_segments, stopped_store
+from poe.errors import OptionError, ReadFailed, StoreLocked
+from poe.storage import (
+    SegmentOptions,
+    Store,
+    check_events,
+    check_segments,
+    repair_segments,
+    stopped_store,
+)
 
 NOW_US = 1_700_000_000_000_000
 
@@ -131,6 +138,13 @@ def test_a_topic_whose_folder_is_a_link_is_told_and_hides_no_other(base, tmp_pat
         f"cannot read topics/t/{NOW_US + 1000}",
     ]
     assert [(each.path, each.damage) for each in checked(base)] == [(f"topics/u/{NOW_US}", [])]
+    with stopped_store(base) as files, pytest.raises(ReadFailed):  # which would forget it
+        list(repair_segments(files))
+    folder.unlink()
+    (tmp_path / "elsewhere").rename(folder)
+    assert [each.damage for each in checked(base)] == [[], [], []]
+    with stopped_store(base) as files:
+        assert list(check_events(files)) == []
 
 
 def test_what_a_killed_writer_leaves_is_a_note(killed):

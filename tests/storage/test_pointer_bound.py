@@ -142,14 +142,14 @@ def test_one_that_is_not_raised_in_time_is_urgent_once(files):
 def test_what_is_given_while_it_is_raised_costs_no_second_write(files, monkeypatch):
     first = bound(files)
     writes = []
-    write = PointerBound._write
+    sync_folder = files.sync_folder
 
-    def slow_write(self, us):
-        writes.append(us)
-        write(self, us)
-        assert not self.given(NOW + 1, NOW)
+    def slow_sync(path):
+        writes.append(path)
+        sync_folder(path)
+        assert not first.given(NOW + 1, NOW)
 
-    monkeypatch.setattr(PointerBound, "_write", slow_write)
+    monkeypatch.setattr(files, "sync_folder", slow_sync)
     assert first.given(NOW, NOW)
     first.raise_it()
     assert not first.is_due

@@ -275,8 +275,11 @@ def test_root_gives_nothing_away_that_has_another_name_elsewhere(tmp_path):
     secret = tmp_path / "secret"
     secret.touch()
     (base / "l").hardlink_to(secret)
-    RealFiles.at(base).lock("l")
-    assert secret.stat().st_uid == 0
+    (base / "m").write_text("was elsewhere, and is its only name")
+    files = RealFiles.at(base)
+    for name in ("l", "m"):
+        files.lock(name)
+        assert (base / name).stat().st_uid == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")

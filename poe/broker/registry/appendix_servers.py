@@ -219,11 +219,12 @@ class AppendixServers:
         A restart does so, too; until then it would take room.
         """
         left, self._left = self._left, []
-        for topic, segment in left:
+        for number, (topic, segment) in enumerate(left):
             there = self._store.topics.loaded.get(topic, [])
             if any(each.timestamp == segment.timestamp for each in there):
                 continue  # its removal could not be noted, or an empty one has its name again
             try:
-                segment.destroy()
-            except StorageError:
-                self._left.append((topic, segment))
+                self._store.destroy_rest(topic, segment)
+            except StorageError:  # the others may wait, too: a look is not to try thousands
+                self._left += left[number:]
+                break

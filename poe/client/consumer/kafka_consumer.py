@@ -38,6 +38,7 @@ from poe.client.kafka_library import (
     keep_in_forks,
     open_client,
     socket_timeout_ms,
+    tell_raised,
 )
 from poe.errors import KafkaRefused, MessagesLost, OptionError, PoeError
 from poe.protocol.server import Server
@@ -184,8 +185,14 @@ class KafkaSource:
 
     async def close(self) -> None:
         """Let go of all connections."""
-        await self._in_thread(self._consumer.close)
+        await self._in_thread(self._close)
         self._thread.shutdown(wait=False)
+
+    def _close(self) -> None:
+        try:
+            self._consumer.close()
+        except BaseException:  # noqa: BLE001 - of a function of the user's; it is closed all the same
+            tell_raised()
 
     def held(self) -> object:
         """Return the consumer of librdkafka."""
@@ -339,7 +346,7 @@ class KafkaSource:
         except KafkaException:
             raise
         except BaseException:  # noqa: BLE001 - whatever a function of the user's raises
-            _log.exception("a callback in option 'kafka' raised")
+            tell_raised()
             return None
         if self._down_since_s is not None:
             with suppress(KafkaException):

@@ -29,6 +29,7 @@ from poe.client.kafka_library import (
     open_client,
     reconnect_ms,
     socket_timeout_ms,
+    tell_raised,
 )
 from poe.client.producer.delivery import Outcome
 from poe.client.producer.kafka_answers import Answers, Sending
@@ -65,7 +66,6 @@ _NEW_TOPIC_S = 0.1
 """Between two looks at a topic that was just created, and has no leader yet."""
 
 _PURGE_S = 5.0
-_RAISED = "a callback in option 'kafka' raised"
 _KILOBYTES_MAX = 2**31 - 1
 _UNSENT = {KafkaError._PURGE_QUEUE, KafkaError._FATAL}  # noqa: SLF001 - librdkafka's own codes begin so
 """What becomes of messages that a library still has, or is given, when it has given up."""
@@ -321,7 +321,7 @@ class KafkaTransport:
                 self._is_dead = True
                 self._note_down(error.args[0].str())
             except BaseException:  # noqa: BLE001 - whatever a function of the user's raises
-                _log.exception(_RAISED)
+                tell_raised()
             self._tell()
         if self._is_dead:
             _hear_all(producer)  # what is under way has been stored, or not
@@ -365,7 +365,7 @@ def _hear_all(producer: Producer) -> None:
         except KafkaException:
             pass
         except BaseException:  # noqa: BLE001 - as above
-            _log.exception(_RAISED)
+            tell_raised()
             continue
         break
 

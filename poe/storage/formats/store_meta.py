@@ -98,7 +98,12 @@ class OpenState(NamedTuple):
 
     def as_event(self) -> Event:
         """Return the event that says so."""
-        return Event(Kind.OPEN, b"", 0, *map(int, self))
+        return Event(
+            Kind.OPEN,
+            size_bytes=self.notes_removals,
+            record_count=self.has_notes,
+            pointer_low=self.has_properties,
+        )
 
     @classmethod
     def of(cls, event: Event) -> Self:

@@ -961,8 +961,7 @@ class Segment:
     def _leave_to_recovery(self) -> None:
         """Have no more to do with the files, which alone tell what is in them; they stay locked."""
         assert self._writer is not None
-        with contextlib.suppress(StorageError):
-            self._writer.flush_data()  # of this it is known what is written
+        self._writer.flush_data()  # of this it is known what is written
         self._forget_files()
         self.role = Role.READER
         self.durability.leave()

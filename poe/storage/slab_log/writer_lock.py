@@ -13,7 +13,8 @@ Layout, lines of text:
 import logging
 import os
 
-from poe.errors import OptionError, SegmentLocked
+from poe.errors import OptionError, SegmentLocked, WriteFailed
+from poe.storage.failure import as_storage_error
 from poe.storage.files import Files, OpenFile
 from poe.storage.slab_log.slab_name import LOCK_FILE
 
@@ -27,6 +28,7 @@ def lock_log(files: Files) -> tuple[OpenFile, bool]:
 
     Raises:
         SegmentLocked: the log has a writer.
+        StorageFull, NoDescriptors: of what is needed for the lock there is none left.
         OptionError: the folder cannot be written.
     """
     try:
@@ -36,6 +38,9 @@ def lock_log(files: Files) -> tuple[OpenFile, bool]:
         pid = _lines(files.open(LOCK_FILE, "r"))[0]
         raise SegmentLocked(files.base, f"the writer with pid {pid}") from error
     except OSError as error:
+        failure = as_storage_error(error, files.base)
+        if not isinstance(failure, WriteFailed):  # no room or no descriptor, which pass
+            raise failure from error
         allowed = f"a folder that this user may write ({error.strerror or error})"
         raise OptionError("path", files.base, allowed) from error
     is_this_boot = files.boot_id != "" and boot_id == files.boot_id

@@ -83,7 +83,7 @@ class PointerBound:
             self._try_to_write(self.floor)
 
     def given(self, pointer: int, now_us: int) -> bool:
-        """Take note of a pointer, and of the time; tell whether it is the first beyond the bound."""
+        """Take note of a pointer and the time; tell whether it is the first beyond the bound."""
         ahead_max = max(now_us, self.floor) + _AHEAD_OF_CLOCK_US_MAX
         newest = max(self._newest, min(pointer, ahead_max))
         is_urgent = self._newest <= self._bound < newest

@@ -64,6 +64,9 @@ def repair_segments(files: Files) -> Iterator[SegmentCheck]:
         left = repaired.damage + repaired.notes
         repaired.notes += [f"repaired: {finding}" for finding in findings if finding not in left]
         yield repaired
+    with reading(TOPICS_FOLDER):  # what cannot be looked into, behind a link, is not forgotten
+        for folder, timestamp in meta.live.keys() - segments:
+            files.size(f"{TOPICS_FOLDER}/{os.fsdecode(folder)}/{timestamp}_data")
     told = [f"forgotten: {finding}" for finding in check_events(files)]
     removed = _note_gone(files, meta, removals, segments)
     removals.sync()

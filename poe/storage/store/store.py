@@ -230,7 +230,7 @@ class Store:
         check_sizes(messages, self._options.message_max)
 
     def last_pointer(self, topic: bytes) -> int:
-        """Return what the next pointer of a topic must exceed; 0 for one that nobody looked up."""
+        """Return what the next pointer of a topic must exceed, as far as it was looked up."""
         segments = self.topics.loaded.get(topic, ())
         removed = self.removals.newest(topic) or 0
         floor = max(self._floors.of(topic), removed, self.bound.floor)
@@ -406,6 +406,17 @@ class Store:
             if holder is not None and holder.properties.is_replicated:
                 # Back after a power cut, it would be a topic of this node alone.
                 self.sync_removed(topic)
+            remove_folder(self._files, self._folders.path_of(topic))
+
+    def destroy_rest(self, topic: bytes, segment: Segment) -> None:
+        """Remove files that were kept from being removed, and the folder of a topic that is gone.
+
+        Raises:
+            StorageFull, WriteFailed: one cannot be removed still.
+        """
+        segment.destroy()
+        if topic not in self.topics and topic not in self.failed:
+            self.removals.note_gone(topic)
             remove_folder(self._files, self._folders.path_of(topic))
 
     def sync_removed(self, topic: bytes) -> None:

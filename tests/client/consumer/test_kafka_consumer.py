@@ -350,6 +350,7 @@ def test_a_partition_that_there_is_not_is_an_error(cluster, consumers):
     [
         ("auto.offset.reset", "earliest", "on_lost"),
         ("enable.partition.eof", False, "follow"),
+        ("default.topic.config", {"auto.offset.reset": "earliest"}, "beside the others"),
     ],
 )
 def test_a_setting_in_the_place_of_an_option_names_that(consumers, name, value, instead):
@@ -361,6 +362,31 @@ def test_a_setting_in_the_place_of_an_option_names_that(consumers, name, value, 
 def test_a_setting_that_cannot_be_used_is_named(consumers):
     with pytest.raises(ConfigError, match=r"fetch\.mni\.bytes"):
         consumers("kafka://localhost:9092", kafka={"fetch.mni.bytes": 1})
+
+
+def test_a_callback_that_raises_keeps_no_consumer_from_closing(
+    cluster, consumers, put, monkeypatch, caplog
+):
+    class Raising:
+        """Calls a function of the user's, which raises, as it is closed."""
+
+        def __init__(self, *arguments, **settings):
+            self.library = library(*arguments, **settings)
+
+        def __getattr__(self, name):
+            return getattr(self.library, name)
+
+        def close(self):
+            self.library.close()
+            raise ValueError
+
+    library = vars(kafka_consumer)["Consumer"]
+    monkeypatch.setattr(kafka_consumer, "Consumer", Raising)
+    put(b"a")
+    consumer = consumers(cluster.url)
+    consumer.receive()
+    consumer.close()
+    assert "a callback in option 'kafka' raised" in caplog.text
 
 
 def test_a_callback_that_raises_costs_no_message(cluster, consumers, put):

@@ -231,6 +231,15 @@ def test_a_full_disk_is_told_as_such_by_a_writer_that_begins(tmp_path, layer):
         Writer(layer)
 
 
+@pytest.mark.parametrize(
+    ("error", "told"), [(errno.ENOSPC, StorageFull), (errno.EMFILE, NoDescriptors)]
+)
+def test_nor_does_a_lock_that_cannot_be_made_say_that_the_folder_is_closed(layer, error, told):
+    layer.fail(0, error, "lock")
+    with pytest.raises(told):
+        Writer(layer)
+
+
 def test_a_log_whose_lock_cannot_be_noted_is_written_all_the_same(tmp_path, layer):
     write_log(tmp_path, [[b"one"]])
     layer.fail(0, errno.ENOSPC, "write_at")
