@@ -142,14 +142,15 @@ def test_one_that_is_not_raised_in_time_is_urgent_once(files):
 def test_what_is_given_while_it_is_raised_costs_no_second_write(files, monkeypatch):
     first = bound(files)
     writes = []
-    sync_folder = files.sync_folder
+    open_file = files.open
 
-    def slow_sync(path):
-        writes.append(path)
-        sync_folder(path)
+    def slow_open(path, mode):
+        if path == BOUND_FILE:
+            writes.append(path)
         assert not first.given(NOW + 1, NOW)
+        return open_file(path, mode)
 
-    monkeypatch.setattr(files, "sync_folder", slow_sync)
+    monkeypatch.setattr(files, "open", slow_open)
     assert first.given(NOW, NOW)
     first.raise_it()
     assert not first.is_due

@@ -13,7 +13,7 @@ Layout, lines of text:
 import logging
 import os
 
-from poe.errors import OptionError, SegmentLocked, WriteFailed
+from poe.errors import OptionError, PoeError, SegmentLocked, WriteFailed
 from poe.storage.failure import as_storage_error
 from poe.storage.files import Files, OpenFile
 from poe.storage.slab_log.slab_name import LOCK_FILE
@@ -38,14 +38,20 @@ def lock_log(files: Files) -> tuple[OpenFile, bool]:
         pid = _lines(files.open(LOCK_FILE, "r"))[0]
         raise SegmentLocked(files.base, f"the writer with pid {pid}") from error
     except OSError as error:
-        failure = as_storage_error(error, files.base)
-        if not isinstance(failure, WriteFailed):  # no room or no descriptor, which pass
-            raise failure from error
-        allowed = f"a folder that this user may write ({error.strerror or error})"
-        raise OptionError("path", files.base, allowed) from error
+        raise _refused(error, files.base) from error
     is_this_boot = files.boot_id != "" and boot_id == files.boot_id
     note_boot(lock, boot_id if is_this_boot else "")
     return lock, is_this_boot
+
+
+def _refused(error: OSError, base: str) -> PoeError:
+    """Name what keeps a lock from being taken: no room or no descriptor passes."""
+    failure = as_storage_error(error, base)
+    if not isinstance(failure, WriteFailed):
+        return failure
+    return OptionError(
+        "path", base, f"a folder that this user may write ({error.strerror or error})"
+    )
 
 
 def note_boot(lock: OpenFile, boot_id: str) -> None:
