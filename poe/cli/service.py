@@ -59,12 +59,12 @@ class Served(Protocol):
         """Have it read users, grants and certificates anew; its log tells what came of it."""
 
 
-class CollectionLimit:
-    """Keeps full garbage collections short, however much there is that stays.
+class LongCollections:
+    """Has what a long garbage collection went through passed over by later ones.
 
-    With ten thousand topics in use each took 0.25 s and more, for which all clients waited. What a
-    long one has found in use, later ones pass over. It goes by its reference counts when it ends:
-    what ends in a node has no cycles.
+    With ten thousand topics in use each took 0.25 s and more, for which all clients waited. What
+    is passed over goes by its reference counts when it ends, as nearly all in a node does; what is
+    in a cycle at that moment stays for the life of the process.
     """
 
     def __init__(self, clock_s: Callable[[], float] = time.thread_time) -> None:
@@ -106,7 +106,7 @@ class Service:
         self._starter = threading.Thread(target=self._start, name="poe-start")
         self._stopper = threading.Thread(target=self._stop, name="poe-stop")
         self._is_reload_due = threading.Event()
-        self._note_collection = CollectionLimit().note
+        self._note_collection = LongCollections().note
 
     def run(self) -> ExitCode:
         """Serve until a signal comes or the tree gives up."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from poe import protocol
-from poe.cli.service import CollectionLimit, Service
+from poe.cli.service import LongCollections, Service
 from poe.errors import ConnectFailed, PoeError
 from poe.node import Node
 from tests.cli.processes import Background, Server, complaint, poe, poe_here
@@ -292,7 +292,7 @@ def test_what_a_long_collection_has_gone_through_the_next_one_passes_over(
     freezes: list[None] = []
     times = iter([100.0, 100.0 + took_s])
     monkeypatch.setattr(gc, "freeze", lambda: freezes.append(None))
-    limit = CollectionLimit(lambda: next(times))
+    limit = LongCollections(lambda: next(times))
     for phase in ("start", "stop"):
         limit.note(phase, {"generation": generation, "collected": 0, "uncollectable": 0})
     assert bool(freezes) == is_kept

@@ -53,6 +53,13 @@ def put(node, topic, message):
     return sent.pointer
 
 
+def cut_power(node, set_back_s):
+    """Have the machine lose its power, and begin with a clock that is behind."""
+    node.abandon(lambda: node.disk.cut_power(Random(0)))
+    node.wall.offset_us -= round(set_back_s * S)
+    node.start()
+
+
 @pytest.mark.parametrize("set_back_s", [0.001, 5, 3600, 3 * 86_400])
 def test_a_clock_set_back_while_the_power_was_away_has_no_pointer_given_again(set_back_s):
     node = SimulatedNode(SimulatedDisk(), "flushed", 100)
@@ -61,17 +68,13 @@ def test_a_clock_set_back_while_the_power_was_away_has_no_pointer_given_again(se
         pointer = put(node, b"topic", b"message")
         assert pointer > seen
         seen = pointer
-        node.abandon(lambda: node.disk.cut_power(Random(0)))
-        node.wall.offset_us -= round(set_back_s * S)
-        node.start()
+        cut_power(node, set_back_s)
 
 
 def test_nor_of_a_topic_that_is_lost_as_a_whole():
     node = SimulatedNode(SimulatedDisk(), "flushed", 100)
     seen = put(node, b"topic", b"message")
-    node.abandon(lambda: node.disk.cut_power(Random(0)))
-    node.wall.offset_us -= 3600 * S
-    node.start()
+    cut_power(node, 3600)
     assert put(node, b"other", b"message") > seen
 
 
@@ -79,9 +82,7 @@ def test_nor_by_a_later_start():
     """A topic onto which nothing was put in between has lost its last messages all the same."""
     node = SimulatedNode(SimulatedDisk(), "flushed", 100)
     seen = put(node, b"topic", b"one")
-    node.abandon(lambda: node.disk.cut_power(Random(0)))
-    node.wall.offset_us -= 3600 * S
-    node.start()
+    cut_power(node, 3600)
     node.stop()
     node.start()
     assert put(node, b"topic", b"two") > seen

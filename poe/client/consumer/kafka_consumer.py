@@ -66,7 +66,7 @@ _CONSUME_MAX = 1_000_000
 """librdkafka's limit."""
 
 _OUT_OF_RANGE = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001 - librdkafka's own codes begin so
-_UNREACHABLE = {
+_PASSING = {
     KafkaError._TRANSPORT,  # noqa: SLF001
     KafkaError._TIMED_OUT,  # noqa: SLF001
     KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
@@ -83,6 +83,7 @@ _UNREACHABLE = {
     KafkaError.REPLICA_NOT_AVAILABLE,
     KafkaError.KAFKA_STORAGE_ERROR,
 }
+"""Errors after which a question is asked again."""
 
 
 class KafkaSource:
@@ -321,7 +322,7 @@ class KafkaSource:
                 return await self._in_thread(question, *arguments)
             except KafkaException as error:
                 told: KafkaError = error.args[0]
-                if told.code() not in _UNREACHABLE:
+                if told.code() not in _PASSING:
                     raise error_of(self._topic, told) from error
                 if time.monotonic() >= give_up_s:
                     raise self._first.unreachable(self._last_error or told.str()) from error

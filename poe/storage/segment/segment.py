@@ -693,6 +693,8 @@ class Segment:
 
     def _mend(self) -> None:
         """Make index and sums anew where they do not fit, as a thorough recovery does."""
+        if self._is_cut_short():
+            raise ReadFailed(self.path, "a step of writing it was cut short")
         with self.durability.ending:
             self._recover()
 

@@ -158,7 +158,7 @@ class SlabWriter:
             if not self._is_name_synced:
                 self._files.sync_folder("")
         except OSError as error:
-            raise _sync_failed(self._path, error) from error
+            raise _failure_of_sync(self._path, error) from error
         self._is_synced = self._is_name_synced = True
 
     def settle(self) -> None:
@@ -226,12 +226,12 @@ def sync_slabs(files: Files, start_min: int, start_max: int) -> None:
                     with contextlib.suppress(FileNotFoundError):
                         files.open(path, "r+").sync()
     except OSError as error:
-        raise _sync_failed(files.base, error) from error
+        raise _failure_of_sync(files.base, error) from error
 
 
 # No context manager: a generator's, from Python 3.12 on, ties the frames that an error has passed
 # in a cycle with it, and a log that its owner has dropped stays locked.
-def _sync_failed(path: str, error: OSError) -> StorageError:
+def _failure_of_sync(path: str, error: OSError) -> StorageError:
     failure = as_storage_error(error, path)
     # To open a file, or the folder: what was synced before that was, and the rest can be anew.
     is_passing = isinstance(failure, NoDescriptors)

@@ -96,6 +96,7 @@ class Writer:
             StorageFull: no room to make or repair it.
             WriteFailed: making or repairing it failed for another reason.
             SyncFailed: the first writer after a reboot could not make durable what it found.
+            NoDescriptors: the process may open no more files; to be tried again.
         """
         for key, value, limit in (
             ("slab_size_hint", slab_size_hint, 2**63),
@@ -146,6 +147,7 @@ class Writer:
             StorageFull: the buffer is full, and there is no room on the disk for what is in it.
             WriteFailed: the buffer is full and cannot be written for another reason.
             SyncFailed: with `fsync`: a sync failed, now or before.
+            NoDescriptors: with `fsync`: the process may open no more files; to be tried again.
             LogClosed: the writer is closed, or the copy that a fork has made of one.
         """
         if type(message) is not bytes:
@@ -198,6 +200,7 @@ class Writer:
             StorageFull: no room on the disk.
             WriteFailed: another failure of the disk.
             SyncFailed: with `fsync`: a sync failed, now or before.
+            NoDescriptors: with `fsync`: the process may open no more files; to be tried again.
             LogClosed: the writer is closed, or the copy that a fork has made of one.
         """
         if not self._is_open():
@@ -239,7 +242,8 @@ class Writer:
         """Flush, and let others write; on an error the writer stays open, but after a SyncFailed.
 
         Raises:
-            StorageFull, WriteFailed, SyncFailed: as `flush`; or the last sync has failed.
+            StorageFull, WriteFailed, NoDescriptors, SyncFailed: as `flush`; or the last sync has
+                failed.
         """
         if not self._is_open():
             return

@@ -126,6 +126,7 @@ def check_events(files: Files) -> Iterator[str]:
     is_torn = size_bytes < len(content)
     if is_torn and (is_same_boot(files) or not is_tail_torn(content, header.store_id)):
         yield f"{META_FILE} is damaged from offset {size_bytes} on; the next start makes it anew"
+    unread: set[bytes] = set()
     for (topic, timestamp), event in live.items():
         path = f"{TOPICS_FOLDER}/{os.fsdecode(topic)}/{timestamp}"
         if event.kind not in {Kind.CREATE, Kind.SEAL}:
@@ -134,7 +135,9 @@ def check_events(files: Files) -> Iterator[str]:
             with reading(path):
                 yield from _what_is_gone(files, path, event.record_count)
         except StorageError as error:  # as of a link in the place of the topic's folder
-            yield str(error)
+            if topic not in unread:
+                yield str(error)
+            unread.add(topic)
 
 
 def _what_is_gone(files: Files, path: str, count: int) -> Iterator[str]:
