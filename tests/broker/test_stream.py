@@ -101,7 +101,7 @@ def receive(peer, size):
     return received
 
 
-@pytest.mark.parametrize("length", [20, 50_000])
+@pytest.mark.parametrize("length", [20, 100_000])
 def test_a_data_file_that_was_cut_ends_the_connection_of_who_reads_it(
     node, caplog, monkeypatch, length
 ):
@@ -118,7 +118,7 @@ def test_a_data_file_that_was_cut_ends_the_connection_of_who_reads_it(
     assert "cut short" in caplog.text
 
 
-@pytest.mark.parametrize("length", [20, 50_000])
+@pytest.mark.parametrize("length", [20, 100_000])
 def test_what_the_disk_does_not_give_is_told_or_logged(node, caplog, monkeypatch, length):
     """Of a small reply nothing is sent yet; of a large one the head is, and no error can follow."""
     monkeypatch.setattr(logging.getLogger("poe.broker"), "filters", [LogLimit()])
