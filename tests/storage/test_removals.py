@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from poe.errors import FormatNotSupported, StorageError, StorageFull
+from poe.errors import FormatNotSupported, SequenceGap, StorageError, StorageFull
 from poe.record import POINTER_MAX
 from poe.storage import RealFiles, Removals, Segment, SharedFolder, Store
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
@@ -35,6 +35,7 @@ from torture.layers.watched import Failing
 
 NOW = 1_000_000
 STEP = 1_000
+PUT_ID = (b"p" * 16, 0, 0)
 
 
 @pytest.fixture
@@ -104,6 +105,41 @@ def test_a_topic_that_is_gone_or_made_anew_has_not_forgotten(disk, how):
     segment.append([b"new"], 1)
     store = end(disk, store, how)
     assert removed(store) == extents
+
+
+@pytest.mark.parametrize("how", ["none", "kill", "power cut"])
+def test_who_numbers_puts_is_known_when_the_segment_that_tells_of_them_goes(disk, how):
+    """One behind it has no receipts: its making failed half-way, and so did removing it."""
+    store = Store.open(disk.files())
+    first = store.create_segment(b"t", NOW)
+    first.append([b"a"], NOW, PUT_ID)
+    behind = store.create_segment(b"t", NOW + STEP)
+    disk.files().unlink(f"{behind.path}_seq")
+    store = end(disk, store, "kill")
+    assert [each.count for each in store.topics[b"t"]] == [1, 0]
+    destroy(store, 0)
+    store = end(disk, store, how)
+    behind = store.topics[b"t"][-1]
+    assert behind.count == 0
+    behind.unseal()
+    with pytest.raises(SequenceGap):
+        behind.append([b"c"], NOW, (PUT_ID[0], 0, 2))
+    behind.append([b"b"], NOW, (PUT_ID[0], 0, 1))
+
+
+def test_what_tells_of_who_numbers_puts_stays_where_that_cannot_be_kept(disk):
+    store = Store.open(disk.files())
+    store.create_segment(b"t", NOW).append([b"a"], NOW, PUT_ID)
+    behind = store.create_segment(b"t", NOW + STEP)
+    disk.files().unlink(f"{behind.path}_seq")
+    store = end(disk, store, "kill")
+    first, _ = store.topics[b"t"]
+    disk.failing.fail(0, errno.ENOSPC, is_for_ever=True)
+    with pytest.raises(StorageFull):
+        store.note_removal(b"t", [first])
+    disk.failing.heal()
+    assert store.topics[b"t"][0] is first
+    assert first.read(0, 1, 100) is not None
 
 
 def test_an_empty_segment_leaves_no_note(disk):

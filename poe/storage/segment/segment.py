@@ -893,6 +893,18 @@ class Segment:
             self.receipts = before.receipts
         self.come_behind(before.first_damage)
 
+    def keep_receipts(self) -> None:
+        """Have receipts of its own, where those of a segment before it tell who numbers puts.
+
+        Raises:
+            StorageFull, WriteFailed: the disk did not take them.
+            ReadFailed: those before cannot be read.
+        """
+        receipts = self.receipts
+        if receipts is not None and receipts.path != self.path:
+            earlier = receipts.earlier(self.last_pointer)
+            self.receipts = self._files.keep_receipts(earlier, self.size_bytes)
+
     def come_behind(self, damage: tuple[str, str] | None) -> None:
         """Be told which segment before it is damaged or gone, and what was found there."""
         self._damage_before = damage or self._damage_before

@@ -205,6 +205,18 @@ class SegmentFiles:
                     self.files.unlink(self.path + "_seq")
                 raise
 
+    def keep_receipts(self, earlier: list[Receipt], size_bytes: int) -> Receipts:
+        """Make receipts of a segment that is not written to, before those it goes by are removed.
+
+        Raises:
+            StorageFull: no room for them.
+            WriteFailed: another failure.
+        """
+        with writing(self.path + "_seq"):
+            receipts = Receipts.make(self.files, self.path, self._store_id, earlier, size_bytes)
+            self.files.sync_folder(self.path.rpartition("/")[0])
+        return receipts
+
     def verification(self, *, is_once: bool) -> Verification:
         """Return what compares the data with its sums before it is read."""
         return Verification(self.files, self.path, self._store_id, is_once=is_once)

@@ -350,8 +350,10 @@ class Store:
     def note_removal(self, topic: bytes, segments: Iterable[Segment]) -> None:
         """Note that segments are about to be destroyed; who destroys many syncs the notes once.
 
+        The newest one, if it stays and goes by the receipts of one before it, gets its own.
+
         Raises:
-            StorageFull, WriteFailed: it cannot be noted.
+            StorageFull, WriteFailed, ReadFailed: it cannot be noted.
         """
         going = list(segments)
         is_going = partial(self.removals.is_going, topic)
@@ -364,6 +366,8 @@ class Store:
                 each.timestamp for each in loaded if is_going(each.timestamp)
             }
             self.reserve.use(partial(self.properties.note_begun, topic, removed_us))
+        if loaded and loaded[-1].timestamp not in timestamps:
+            self.reserve.use(loaded[-1].keep_receipts)
         extents = _extents(going)
         if extents and self.removals.are_known(topic, extents):
             return
