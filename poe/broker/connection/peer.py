@@ -135,8 +135,8 @@ class PlainPeer(Peer):
     __slots__ = ("_descriptor", "receive_into", "send", "sendmsg")
 
     copied_max = 256 << 10
-    """To copy 100 kB costs less than to send head and file, which wakes the peer twice; more than this
-    the kernel seldom takes at once."""
+    """To copy 100 kB costs less than to send head and file, by which the peer is woken twice; more
+    than this the kernel seldom takes at once."""
 
     def __init__(self, client: socket.socket) -> None:
         super().__init__(client)
