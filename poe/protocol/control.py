@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from poe.errors import LocalProtocolError, PoeError, RemoteProtocolError
 from poe.protocol.faults import error_message, error_values, rebuild_error
 from poe.protocol.frames import frame_header
-from poe.protocol.maps import pack_joined, pack_map, take_id, take_text, unpack_map
+from poe.protocol.maps import pack_begin, pack_map, take_id, take_text, unpack_map
 
 CONTROL_SIZE_MAX = 256 * 1024
 """Bytes in the body of a control request."""
@@ -94,8 +94,10 @@ class ControlReply:
     @classmethod
     def join(cls, request_id: int, count: int, parts: list[bytes]) -> bytes:
         """Return the frame of a result that is a map of `count` items, packed in `parts`."""
-        body = pack_joined({"id": request_id}, "result", count, parts)
-        return frame_header(cls.MESSAGE_TYPE, len(body)) + body
+        begin = pack_begin({"id": request_id}, "result", count)
+        size = len(begin) + sum(map(len, parts))
+        # At once: to copy 15 MB, those of 100,000 topics, keeps everybody waiting for 15 ms.
+        return b"".join([frame_header(cls.MESSAGE_TYPE, size), begin, *parts])
 
     @classmethod
     def decode(cls, body: memoryview) -> Self:

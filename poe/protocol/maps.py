@@ -40,12 +40,14 @@ def pack_items(fields: dict[Any, Any], what: str) -> bytes:
     return pack_map(fields, what)[len(header) :]
 
 
-def pack_joined(fields: dict[str, Any], name: str, count: int, parts: list[bytes]) -> bytes:
-    """Return a map as msgpack whose last value, `name`, is a map of `count` items in parts."""
+def pack_begin(fields: dict[str, Any], name: str, count: int) -> bytes:
+    """Return the begin of a map as msgpack, up to its last value, `name`: a map of `count` items.
+
+    What follows is those items, one behind the other, as `pack_items` gives them.
+    """
     packer = msgpack.Packer()
     headers = packer.pack_map_header(len(fields) + 1), packer.pack_map_header(count)
-    items = pack_items(fields, name) + packer.pack(name)
-    return b"".join([headers[0], items, headers[1], *parts])
+    return headers[0] + pack_items(fields, name) + packer.pack(name) + headers[1]
 
 
 def unpack_map(

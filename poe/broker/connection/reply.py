@@ -59,7 +59,8 @@ async def make_reply(
             case PutRequest() | QueuePutRequest():
                 return PutReply.frame(await _put(handler, request, begun)), None
             case ControlRequest():
-                return await _control_reply(handler, request, room), None
+                # As a view: of a large one, what the peer has not taken is not copied.
+                return memoryview(await _control_reply(handler, request, room)), None
     except PoeError as error:
         drop_tracebacks(error)  # their frames hold the request, and the call that has failed
         return error_reply(error, request, handler.routes), None
