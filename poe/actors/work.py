@@ -57,6 +57,7 @@ class Work:
         "_function",
         "_is_cancelled",
         "_is_counted",
+        "_outlives_actor",
         "_running",
         "_wait",
         "error",
@@ -70,6 +71,7 @@ class Work:
         threads: _Submits | None = None,
         *,
         is_awaited: bool = False,
+        outlives_actor: bool = False,
     ) -> None:
         """Begin.
 
@@ -78,10 +80,13 @@ class Work:
             function: is called without arguments.
             threads: others than those that all actors share.
             is_awaited: whether the actor awaits the end instead; see `run_blocking`.
+            outlives_actor: whether it is done, too, where the actor has ended before a thread had
+                time.
         """
         self._cell = cell_of_actor(actor)
         self._function = function
         self._is_cancelled = False
+        self._outlives_actor = outlives_actor
         self._is_counted = False
         self._running = Lock()
         self._running.acquire()
@@ -133,7 +138,8 @@ class Work:
         if not self._running.locked():
             return  # in simulated time, where the actor could not wait until it was due
         # What waited for a thread may be nobody's by now.
-        if not self._is_cancelled and self._cell.instance is not None:
+        is_wanted = self._outlives_actor or self._cell.instance is not None
+        if is_wanted and not self._is_cancelled:
             try:
                 self.result = self._function()
             except BaseException as error:  # the actor decides what it means

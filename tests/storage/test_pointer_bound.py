@@ -13,7 +13,7 @@ from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW
 from torture.checker import Put
 from torture.layers.simulated_disk import SimulatedDisk
-from torture.simulated_node import SimulatedNode
+from torture.simulated_node import WORK_S_MAX, SimulatedNode
 
 S = 1_000_000
 DAY = 86_400 * S
@@ -86,6 +86,24 @@ def test_nor_by_a_later_start():
     node.stop()
     node.start()
     assert put(node, b"topic", b"two") > seen
+
+
+class Slowest(Random):
+    """Has each work of a thread take the longest time."""
+
+    def choice(self, seq):
+        return seq[-1]
+
+
+def test_whoever_gave_the_pointer_may_end_before_a_thread_has_time():
+    node = SimulatedNode(SimulatedDisk(), "flushed", 100, Slowest())
+    put(node, b"first", b"message")
+    first = node.servers()
+    seen = put(node, b"topic", b"message")
+    node.kill_actor(*first)
+    node.advance(WORK_S_MAX + 0.1)
+    cut_power(node, 3600)
+    assert put(node, b"topic", b"other") > seen
 
 
 def test_it_is_raised_each_ten_seconds_and_not_while_nothing_is_put(monkeypatch):

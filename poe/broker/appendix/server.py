@@ -346,7 +346,7 @@ class AppendixServer(GenServer):
     def _note_given(self, pointer: int, now_us: int) -> None:
         """Note that a pointer was given; have the bound raised where it is too low already."""
         if self._bound.given(pointer, now_us):
-            Work(self, self._bound.raise_it, DISK_THREADS)
+            Work(self, self._bound.raise_it, DISK_THREADS, outlives_actor=True)
 
     def _apply(self, batches: Sequence[AgreedBatch]) -> Applied:
         """Store what nodes have agreed on, until the segment is full or the disk takes no more.
