@@ -47,7 +47,7 @@ def pack_begin(fields: dict[str, Any], name: str, count: int) -> bytes:
     """
     packer = msgpack.Packer()
     headers = packer.pack_map_header(len(fields) + 1), packer.pack_map_header(count)
-    return headers[0] + pack_items(fields, name) + packer.pack(name) + headers[1]
+    return b"".join([headers[0], pack_items(fields, name), packer.pack(name), headers[1]])
 
 
 def unpack_map(

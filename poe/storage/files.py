@@ -80,6 +80,11 @@ class Files(Protocol):
     """Identity of this boot of the machine: what the page cache holds is coherent within one. Empty
     where the system does not tell."""
 
+    @property
+    def process_id(self) -> int:
+        """Of this process, for whoever finds its locks; of a simulated one always the same."""
+        ...
+
     unlink_threads: int
     """In so many threads at once, many files are removed faster than in one."""
 

@@ -184,6 +184,11 @@ class RealFiles:
     def __del__(self) -> None:
         os.close(self._base_fd)
 
+    @property
+    def process_id(self) -> int:
+        """Of this process."""
+        return os.getpid()
+
     @classmethod
     def at(cls, base: Path) -> Self:
         """Open the base folder, making it and its parents when missing.

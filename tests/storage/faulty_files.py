@@ -14,6 +14,7 @@ from poe.storage import Files, FolderEntry, Mode, OpenFile
 class FaultyFiles:
     def __init__(self, files: Files, boot_id: str | None = None):
         self.base = files.base
+        self.process_id = files.process_id
         self.unlink_threads = 1
         self.boot_id = files.boot_id if boot_id is None else boot_id
         self.real = files

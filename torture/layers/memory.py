@@ -87,6 +87,7 @@ class MemoryFiles:
     def __init__(self, boot_id: str = "boot") -> None:
         self.base = "memory"
         self.boot_id = boot_id
+        self.process_id = 1
         self.unlink_threads = 1
         self.inodes: dict[str, Inode] = {}
         self.folders: set[str] = {""}

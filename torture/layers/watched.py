@@ -45,6 +45,7 @@ class WatchedFiles:
     def __init__(self, files: Files, before: Before, after: After | None = None) -> None:
         self.base = files.base
         self.boot_id = files.boot_id
+        self.process_id = files.process_id
         self.unlink_threads = 1
         self._files = files
         self._before = before

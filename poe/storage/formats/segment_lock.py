@@ -16,7 +16,6 @@ for which the disk has no room would kill the process):
 """
 
 import contextlib
-import os
 import struct
 from dataclasses import dataclass
 
@@ -57,7 +56,7 @@ def make_lock(files: Files, path: str, flushed_offset: int) -> None:
         OSError: as reported by the file layer.
     """
     boot_id = files.boot_id.encode("ascii")
-    header = _HEADER.pack(_MAGIC, _VERSION, os.getpid(), boot_id)
+    header = _HEADER.pack(_MAGIC, _VERSION, files.process_id, boot_id)
     try:
         file = files.open(path + "_new", "w+")
         file.allocate(LOCK_BYTES)

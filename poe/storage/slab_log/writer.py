@@ -274,7 +274,7 @@ class Writer:
             if starts:
                 slab.settle()
             assert self._lock is not None
-            note_boot(self._lock, self._files.boot_id)
+            note_boot(self._lock, self._files.process_id, self._files.boot_id)
         return slab
 
     def _is_open(self) -> bool:

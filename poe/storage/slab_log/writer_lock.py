@@ -11,7 +11,6 @@ Layout, lines of text:
 """
 
 import logging
-import os
 
 from poe.errors import OptionError, PoeError, SegmentLocked, WriteFailed
 from poe.storage.failure import as_storage_error
@@ -40,7 +39,7 @@ def lock_log(files: Files) -> tuple[OpenFile, bool]:
     except OSError as error:
         raise _refused(error, files.base) from error
     is_this_boot = files.boot_id != "" and boot_id == files.boot_id
-    note_boot(lock, boot_id if is_this_boot else "")
+    note_boot(lock, files.process_id, boot_id if is_this_boot else "")
     return lock, is_this_boot
 
 
@@ -54,10 +53,10 @@ def _refused(error: OSError, base: str) -> PoeError:
     )
 
 
-def note_boot(lock: OpenFile, boot_id: str) -> None:
+def note_boot(lock: OpenFile, pid: int, boot_id: str) -> None:
     """Note who works on the log, and that what was there before this boot is settled, or not."""
     try:
-        _write(lock, boot_id)
+        _write(lock, pid, boot_id)
     except OSError as error:
         # It is for people, and saves the next writer some syncs: a full disk may have room for what
         # the writer is to write. As text: the traceback of an error that a log handler keeps would
@@ -70,6 +69,6 @@ def _lines(lock: OpenFile) -> tuple[str, str]:
     return lines[0].strip(), lines[1].strip() if len(lines) > 1 else ""
 
 
-def _write(lock: OpenFile, boot_id: str) -> None:
+def _write(lock: OpenFile, pid: int, boot_id: str) -> None:
     lock.truncate(0)
-    lock.write_at(f"{os.getpid()}\n{boot_id}\n".encode("ascii", "replace"), 0)
+    lock.write_at(f"{pid}\n{boot_id}\n".encode("ascii", "replace"), 0)

@@ -183,10 +183,11 @@ class Store:
                     files.sync_folder(TOPICS_FOLDER)
             store._recover_topics(sorted(names), is_known=is_known)
             # Not before: should this start die, the next one comes after the same power cut.
-            _write_owner(lock, files.boot_id)
+            _write_owner(lock, files.process_id, files.boot_id)
         except BaseException as error:
             if isinstance(error, SegmentLocked) and not meta.is_after_power_cut:
-                _write_owner(lock, files.boot_id)  # else the next start comes after it, too
+                # Else the next start comes after it, too.
+                _write_owner(lock, files.process_id, files.boot_id)
             if store is not None:
                 store.reserve.release()
                 store.leave()
@@ -896,14 +897,14 @@ def _lock_base(files: Files) -> tuple[OpenFile, str]:
     except BlockingIOError as error:
         raise StoreLocked(files.base, locked_by(files)) from error
     owner = lock.read_at(100, 0).decode("ascii", "replace")
-    _write_owner(lock, owner.partition("\n")[2].strip())
+    _write_owner(lock, files.process_id, owner.partition("\n")[2].strip())
     return lock, owner
 
 
-def _write_owner(lock: OpenFile, boot_id: str) -> None:
+def _write_owner(lock: OpenFile, pid: int, boot_id: str) -> None:
     try:
         lock.truncate(0)
-        lock.write_at(f"{os.getpid()}\n{boot_id}\n".encode("ascii", "replace"), 0)
+        lock.write_at(f"{pid}\n{boot_id}\n".encode("ascii", "replace"), 0)
     except OSError as error:
         # It is for people and the log: a full disk can be served from all the same.
         _log.warning("%s does not tell who holds it: %s", LOCK_FILE, error)
