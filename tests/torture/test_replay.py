@@ -1,4 +1,4 @@
-"""A seed replays: what a simulated history does depends on its seed, and on nothing of the process."""
+"""A seed replays: what a simulated history does depends on that, and on nothing of the process."""
 
 import os
 
