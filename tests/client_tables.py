@@ -1,4 +1,4 @@
-"""Writes tables of `docs/producer.md` and `docs/consumer.md` from the code: options and the like.
+"""Writes tables of the documents of clients from the code: options and the like.
 
 `python -m tests.client_tables` renews them; a test compares them.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import griffe
 
+from poe.broker.groups.options import GroupOptions
 from poe.client.consumer.source import ConsumerOptions
 from poe.client.group.queue_options import QueueOptions
 from poe.client.group.worker import WorkerOptions
@@ -27,6 +28,7 @@ DOCUMENTS = (PRODUCER, CONSUMER, GROUPS)
 def tables() -> dict[Path, dict[str, str]]:
     """Each table by its document and the name in its marks."""
     client = griffe.GriffeLoader(search_paths=[ROOT]).load("poe.client")
+    broker_groups = griffe.GriffeLoader(search_paths=[ROOT]).load("poe.broker.groups")
     events = client["producer.callbacks.Event"].attributes
     producer = {
         "topic options": _options(client, TopicOptions),
@@ -40,6 +42,7 @@ def tables() -> dict[Path, dict[str, str]]:
     groups = {
         "queue options": _options(client, QueueOptions),
         "worker options": _options(client, WorkerOptions),
+        "group options": _options(broker_groups, GroupOptions),
     }
     consumer = {"options": _options(client, ConsumerOptions)}
     return {PRODUCER: producer, CONSUMER: consumer, GROUPS: groups}
@@ -61,8 +64,8 @@ def _table(head: str, rows: Iterable[str]) -> str:
     return "".join(f"| {row} |\n" for row in (head, *rows)).replace("\n", f"\n|{line}|\n", 1)
 
 
-def _options(client: griffe.Object | griffe.Alias, kind: type) -> str:
-    options = client[f"{kind.__module__}.{kind.__name__}".removeprefix("poe.client.")]
+def _options(package: griffe.Object | griffe.Alias, kind: type) -> str:
+    options = package[f"{kind.__module__}.{kind.__name__}".removeprefix(f"{package.path}.")]
     rows = []
     for name, each in options.attributes.items():
         may_be = allowed(kind).get(name)

@@ -39,9 +39,10 @@ class GroupOptions:
     """A member that is not heard of for so long is one no more."""
 
     heartbeat_s: Annotated[float | None, Range(0, 1200, is_above=True, unit="seconds")] = None
-    """How often members are to be heard of; None: three times in a session."""
+    """How often members are to be heard of, twice in a session at least; None: three times."""
 
     members_max: Annotated[int, Range(1, 10_000)] = 1000
+    """Members at one time; one more is refused."""
 
     start: Literal["oldest", "newest"] = "oldest"
     """Where the group begins on the topics that are there when it is made. On topics and
