@@ -2,6 +2,7 @@
 
 from poe.errors.broker import BrokerError
 from poe.errors.config import ConfigError
+from poe.errors.short_text import short_repr
 
 
 class InvalidPipeline(ConfigError):
@@ -22,7 +23,8 @@ class UnknownPipeline(BrokerError):
 
     def __init__(self, pipeline: str) -> None:
         self.pipeline = pipeline
-        super().__init__(f"no pipeline {pipeline!r} is running; see `poe pipeline list`")
+        name = short_repr(pipeline)
+        super().__init__(f"no pipeline {name} is running; see `poe pipeline list`")
 
 
 class PipelineRunning(BrokerError):

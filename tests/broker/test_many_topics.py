@@ -71,7 +71,19 @@ def test_pages_tell_of_all_topics_once(node):
     check_pages(node, TOPICS)
 
 
-@pytest.mark.parametrize("wrong", [{"after": 1}, {"count": -1}, {"count": 1.5}, {"count": "all"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"after": 1},
+        {"after": 0},
+        {"after": False},
+        {"after": []},
+        {"after": {}},
+        {"count": -1},
+        {"count": 1.5},
+        {"count": "all"},
+    ],
+)
 @pytest.mark.parametrize("op", ["topics", "status", "info"])
 def test_pages_that_are_none_are_refused(node, op, wrong):
     with pytest.raises(RemoteProtocolError, match=next(iter(wrong))):

@@ -215,6 +215,22 @@ def test_wrong_arguments_get_an_error_and_the_connection_stays(client, op, argum
     assert client.control("health")["status"] == "ok"
 
 
+@pytest.mark.parametrize(
+    ("op", "arguments"),
+    [
+        ("segments", {"topic": [b"x"] * 10_000}),
+        ("last_put", {"topic": b"t", "producer": b"\xff" * 100_000}),
+        ("wait", {"topic": b"t", "pointer": "x" * 100_000, "timeout_s": 0}),
+        ("tree", {"all": {str(number): 0 for number in range(10_000)}}),
+        ("pipeline_stop", {"name": "x" * 100_000}),
+    ],
+)
+def test_an_error_shows_the_beginning_of_a_large_argument_alone(client, op, arguments):
+    with pytest.raises(PoeError) as caught:
+        client.control(op, **arguments)
+    assert len(str(caught.value)) < 2000
+
+
 def test_segments_of_an_unknown_topic_get_an_error(client):
     with pytest.raises(UnknownTopic):
         client.control("segments", topic=b"unknown")

@@ -3,6 +3,7 @@
 from typing import Any, TypeAlias
 
 from poe.errors import RemoteProtocolError
+from poe.errors.short_text import short_repr
 from poe.protocol.control import CONTROL_COUNT_MAX
 from poe.storage import PRODUCER_BYTES
 
@@ -29,9 +30,20 @@ def checked_name(argument: str, value: object) -> bytes:
     """
     value = value.encode() if isinstance(value, str) else value
     if not isinstance(value, bytes) or not value:
-        msg = f"argument {argument} is {value!r}; send bytes or text of length 1 or more"
+        msg = f"argument {argument} is {short_repr(value)}; send bytes or text of length 1 or more"
         raise RemoteProtocolError(msg)
     return value
+
+
+def place(arguments: Arguments, name: str) -> bytes:
+    """Return the name behind which to go on; an empty one, or none, is the begin.
+
+    Raises:
+        RemoteProtocolError: it is neither bytes nor text.
+    """
+    value = arguments.get(name)
+    is_begin = value is None or (isinstance(value, bytes | str) and not value)
+    return b"" if is_begin else checked_name(name, value)
 
 
 def names(arguments: Arguments, name: str) -> tuple[bytes, ...]:
@@ -55,7 +67,7 @@ def producer(arguments: Arguments) -> bytes:
     """
     value = arguments.get("producer")
     if not isinstance(value, bytes) or len(value) != PRODUCER_BYTES:
-        msg = f"argument producer is {value!r}; send {PRODUCER_BYTES} bytes"
+        msg = f"argument producer is {short_repr(value)}; send {PRODUCER_BYTES} bytes"
         raise RemoteProtocolError(msg)
     return value
 
@@ -68,7 +80,7 @@ def flag(arguments: Arguments, name: str) -> bool:
     """
     value = arguments.get(name, False)
     if not isinstance(value, bool):
-        msg = f"argument {name} is {value!r}; send true or false"
+        msg = f"argument {name} is {short_repr(value)}; send true or false"
         raise RemoteProtocolError(msg)
     return value
 
@@ -81,7 +93,7 @@ def number(arguments: Arguments, name: str, maximum: float) -> float:
     """
     value = arguments.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= maximum:
-        msg = f"argument {name} is {value!r}; send a number from 0 to {maximum}"
+        msg = f"argument {name} is {short_repr(value)}; send a number from 0 to {maximum}"
         raise RemoteProtocolError(msg)
     return value
 

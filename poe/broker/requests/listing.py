@@ -47,7 +47,7 @@ def page_of(arguments: Arguments) -> Page:
     Raises:
         RemoteProtocolError: an argument is none.
     """
-    after = arg.topic(arguments, "after") if arguments.get("after") else b""
+    after = arg.place(arguments, "after")
     count = arg.whole(arguments, "count", arg.U32_MAX) if "count" in arguments else math.inf
     return Page(after, count, arg.flag(arguments, "all"))
 

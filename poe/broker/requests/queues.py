@@ -201,7 +201,7 @@ async def _queue_dump(handler: RequestHandler, arguments: Arguments) -> dict[str
 
 
 async def _browse(handler: RequestHandler, arguments: Arguments, limit: int) -> Browsed:
-    unit = arg.topic(arguments, "unit") if arguments.get("unit") else b""
+    unit = arg.place(arguments, "unit")
     pointer = arg.whole(arguments, "pointer", POINTER_MAX) if unit else 0
     if "limit" in arguments:
         limit = min(limit, arg.whole(arguments, "limit", arg.U32_MAX))
