@@ -85,7 +85,7 @@ class TopicProperties:
 
     def __post_init__(self) -> None:
         """Reject what no topic could have."""
-        check_options(self)
+        check_options(self, none="null")  # "none" is another thing: for ever
         if self.replicas not in REPLICAS:
             allowed = "1, or in a cluster 3 or 5: of an even number a majority is no safer"
             raise OptionError("replicas", self.replicas, allowed)

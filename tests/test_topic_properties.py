@@ -53,6 +53,15 @@ def test_what_a_topic_cannot_have_is_refused_by_name(name, value):
     assert refused.value.key == name
 
 
+@pytest.mark.parametrize("name", property_names())
+def test_what_a_refusal_says_is_allowed(name):
+    with pytest.raises(OptionError) as refused:
+        TopicProperties.from_map({name: object()})
+    for word, value in (('"none"', "none"), ("null", None)):
+        if word in str(refused.value):
+            TopicProperties.from_map({name: value})
+
+
 def test_a_property_that_there_is_not_is_refused_but_left_out_by_an_older_client():
     with pytest.raises(UnknownOption):
         TopicProperties.from_map({"colour": "red"})

@@ -84,12 +84,12 @@ class GroupOptions:
 
     def __post_init__(self) -> None:
         """Refuse what an option must not be."""
-        check_options(self)
+        check_options(self, none="null")  # "none" is a name, too
         if self.heartbeat_s is not None and self.heartbeat_s * 2 > self.session_s:
             raise OptionError("heartbeat_s", self.heartbeat_s, "half of session_s or less")
         dead: object = self.dead_letter_topic
         if dead is not None and not _may_be_put_onto(dead):
-            allowed = 'the name of a topic that is not the node\'s own, or "none"'
+            allowed = "the name of a topic that is not the node's own, or null"
             raise OptionError("dead_letter_topic", dead, allowed)
 
     @property

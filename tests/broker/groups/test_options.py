@@ -92,6 +92,15 @@ def test_members_that_are_refused(changed):
     assert len(str(caught.value)) < 200
 
 
+@pytest.mark.parametrize("name", GroupOptions().as_map())
+def test_what_a_refusal_says_is_allowed(name):
+    with pytest.raises(OptionError) as refused:
+        GroupOptions(**{name: object()})
+    assert "none" not in str(refused.value)
+    if "null" in str(refused.value):
+        GroupOptions(**{name: None})
+
+
 def test_a_pattern_with_many_stars_takes_no_time():
     assert not matches(b"*a" * 120 + b"b", b"a" * 255)
     assert matches(b"web.*", b"web.log")
