@@ -2,6 +2,7 @@
 
 import asyncio
 
+import numpy as np
 import pytest
 
 from poe import client, protocol
@@ -17,6 +18,8 @@ PUTS = [
     ("t", ["m"]),
     ("t", [b"m", 7]),
     ("t", 7),
+    ("t", [np.uint8(3)]),
+    ("t", np.frombuffer(b"one message", np.uint8)),
     ("", [b"m"]),
     (b"", [b"m"]),
     (7, [b"m"]),
@@ -59,7 +62,7 @@ def test_what_cannot_be_put(node, arguments):
     assert node.info()[0][1][0][1].count == 1, "nothing was stored"
 
 
-@pytest.mark.parametrize("message", [b"", "m", None, 7, [b"m"]], ids=repr)
+@pytest.mark.parametrize("message", [b"", "m", None, 7, [b"m"], np.uint8(3)], ids=repr)
 def test_a_single_message_that_cannot_be_put(node, message):
     assert refusal(node.put, "t", message) == refusal(node.put_many, "t", [message])
 

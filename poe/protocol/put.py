@@ -405,7 +405,8 @@ def join_batch(messages: Messages | Iterable[bytes], size_max: int) -> bytes:
         batch = _join(parts, sizes)
     except TypeError:
         check_messages(messages if isinstance(messages, _ONE_MESSAGE) else parts)
-        raise
+        # Bytes with gaps between them, such as a column of an array, are joined as copies alone.
+        batch = _join([bytes(memoryview(part)) for part in parts], sizes)
     if len(batch) != size:
         # The len() of a view counts items, which may be wider than a byte.
         msg = "messages must be bytes-likes of one-byte items; convert them with bytes()"
@@ -434,7 +435,8 @@ def check_messages(messages: object) -> list[Any]:
         raise LocalProtocolError(msg)
     for index, message in enumerate(parts):
         try:
-            size = memoryview(message).nbytes
+            # Of a number without length, such as one of numpy's, `bytes` makes so many zeros.
+            size = len(message) and memoryview(message).nbytes
         except TypeError as error:
             msg = f"messages[{index}] is of type {type(message).__name__}; use bytes"
             raise LocalProtocolError(msg) from error

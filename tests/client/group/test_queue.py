@@ -1,6 +1,8 @@
 """Work queues: each message to one member, acknowledged, tried again, or given up."""
 
 import threading
+from array import array
+from functools import partial
 
 import pytest
 
@@ -283,6 +285,16 @@ def test_messages_in_envelopes_have_keys_and_headers(node, queue):
     node.put("jobs", encode(b"key", b"value", {"a": b"b"}))
     with queue(envelope=True).get(20) as job:
         assert (job.key, job.value, job.headers) == (b"key", b"value", {"a": b"b"})
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, partial(array, "B")])
+@pytest.mark.parametrize("has_envelopes", [True, False])
+def test_anything_bytes_like_is_put(node, queue, kind, has_envelopes):
+    node.create_topic("jobs", envelope=has_envelopes)
+    jobs = queue()
+    jobs.put([kind(b"abc")])
+    jobs.put([kind(b"abcd")], 0.001)
+    assert {job.value for job in take_all(jobs, 2)} == {b"abc", b"abcd"}
 
 
 def test_what_is_in_no_envelope_is_a_dead_letter(node, queue):
