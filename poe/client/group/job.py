@@ -38,7 +38,8 @@ class Job:
     as the reason, and goes on. What only ends the program, such as Ctrl-C, gives it back uncounted.
 
     No method waits: what became of the job is told to the group with what is asked of it next, or a
-    moment later. One thread or task works on a job; whether it blocks or awaits is all the same.
+    moment later. One thread or task works on a job; whether it blocks or awaits is all the same. A
+    fork cannot end it: all raise `QueueClosed` there.
 
     Attributes:
         topic: that of the partition.

@@ -209,8 +209,7 @@ class QueueCore:
             QueueClosed: it was closed, or this is a fork: the other process hands its jobs out.
             PoeError: the group could not be asked; it is asked again.
         """
-        if self._pid != os.getpid():  # before the lock, which nobody here may ever give back
-            raise QueueClosed(FORKED)
+        self._check_process()
         with self._lock:
             if self._is_closed:
                 raise QueueClosed
@@ -233,8 +232,9 @@ class QueueCore:
 
         Raises:
             LeaseLost: it is known already that the job is not this member's any more.
-            QueueClosed: it was closed.
+            QueueClosed: this is a fork.
         """
+        self._check_process()
         with self._lock:
             if lease.is_lost:
                 lease.working_count -= 1
@@ -248,6 +248,7 @@ class QueueCore:
 
     def extend(self, lease: HeldLease, seconds: float) -> None:
         """Have a lease end later; see `Office`."""
+        self._check_process()
         with self._lock:
             if lease.is_lost or self._loop is None:
                 raise LeaseLost(self.group, lease.id)
@@ -257,6 +258,7 @@ class QueueCore:
 
     def statistics(self) -> dict[str, int]:
         """Return counts since it was made, and how many messages are held now."""
+        self._check_process()
         with self._lock:
             leases = self._leases.values()
             return {
@@ -265,6 +267,17 @@ class QueueCore:
                 "waiting": sum(each.waiting_count for each in leases),
                 "working": sum(each.working_count for each in leases),
             }
+
+    def _check_process(self) -> None:
+        """Refuse a fork: the other process works on all there is, and nobody here tells its group.
+
+        Before the lock, which nobody here may ever give back.
+
+        Raises:
+            QueueClosed: it is one.
+        """
+        if self._pid != os.getpid():
+            raise QueueClosed(FORKED)
 
     # ---- on the event loop --------------------------------------------------------------------
 

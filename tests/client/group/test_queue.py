@@ -473,6 +473,26 @@ def test_a_forked_process_is_told_to_make_its_own(node, take):
         assert [job.value for job in take_all(jobs, 9)] == VALUES[1:]
 
 
+@pytest.mark.parametrize(
+    "say",
+    [Job.ack, Job.nack, Job.release, partial(Job.dead, reason="?"), partial(Job.extend, seconds=9)],
+)
+def test_what_a_forked_process_says_of_a_job_is_refused(node, say):
+    """Nobody would hear of it."""
+    node.put_many("jobs", VALUES)
+    with Queue(url(node), "jobs") as jobs:
+        job = jobs.get()
+
+        def say_so():
+            with pytest.raises(QueueClosed, match="fork"):
+                say(job)
+            with pytest.raises(QueueClosed, match="fork"):
+                jobs.statistics()
+
+        assert exit_code_of(fork(say_so)) == 0
+        job.ack()
+
+
 def test_a_group_of_another_mode_is_refused(node, queue):
     node.control("group_create", group="workers", mode="ordered", topics=["jobs"])
     with pytest.raises(GroupMismatch, match="mode"):
