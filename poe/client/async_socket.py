@@ -10,6 +10,7 @@ from functools import partial
 from time import monotonic
 from typing import Any, Self, TypeVar
 
+from poe.client.first_address import at_first_address
 from poe.client.in_thread import in_thread
 from poe.client.kept_login import KeptLogin
 from poe.client.pipeline import Pipeline
@@ -82,9 +83,10 @@ async def connect_to(
     timeout_s = limit_of(timeout_s)
     try:
         async with asyncio.timeout(timeout_s):
-            pipeline = Pipeline(str(server), frame_max)
+            pipeline, transport = await at_first_address(
+                server.host, server.port, partial(_open, server, frame_max)
+            )
             connection = AsyncSocket(pipeline, server, timeout_s=timeout_s, frame_max=frame_max)
-            transport = await _open(server, pipeline)
             try:
                 await connection.log_in(transport)
             except BaseException:
@@ -97,8 +99,10 @@ async def connect_to(
         raise server.unreachable(connect_failure(error)) from error
 
 
-async def _open(server: Server, pipeline: Pipeline) -> asyncio.BaseTransport:
-    """Connect a pipeline, by TLS where the entry says so.
+async def _open(
+    server: Server, frame_max: int, address: str, port: int
+) -> tuple[Pipeline, asyncio.BaseTransport]:
+    """Connect a pipeline at an address of a server, by TLS where the entry says so.
 
     Raises:
         TlsFailed, ConnectFailed: the handshake has failed.
@@ -106,21 +110,22 @@ async def _open(server: Server, pipeline: Pipeline) -> asyncio.BaseTransport:
         OSError: nobody listens there.
     """
     loop, tls = asyncio.get_running_loop(), server.entry.tls
+    pipeline = Pipeline(str(server), frame_max)
     if tls is None:
-        transport, _ = await loop.create_connection(lambda: pipeline, server.host, server.port)
-        return transport
+        transport, _ = await loop.create_connection(lambda: pipeline, address, port)
+        return pipeline, transport
     try:
         transport, _ = await loop.create_connection(
             lambda: pipeline,
-            server.host,
-            server.port,
+            address,
+            port,
             ssl=client_context(tls),
             server_hostname=server_hostname(tls, server.host),
             ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
         )
     except (ssl.SSLError, ConnectionResetError, ConnectionAbortedError) as error:
         raise handshake_failure(server, error) from error
-    return transport
+    return pipeline, transport
 
 
 class AsyncSocket:

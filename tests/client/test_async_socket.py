@@ -21,6 +21,7 @@ from poe.errors import (
 )
 from poe.protocol import IN_FLIGHT_MAX
 from poe.security import Tls
+from tests.ports import free_port, name_ports, swallowing_port
 from tests.protocol.scripted_server import Peer, ScriptedServer, pointer_body, record
 from tests.protocol.test_client import answer_puts
 
@@ -285,6 +286,31 @@ async def test_nobody_listening_is_said_so():
         port = listener.getsockname()[1]
     with pytest.raises(ConnectFailed, match=f"127.0.0.1:{port}"):
         await poe.client.connect("127.0.0.1", port)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_an_address_that_swallows_packets_keeps_nobody_from_the_next(monkeypatch, loop_factory):
+    async def put() -> None:
+        async with await poe.client.connect("localhost", 1, timeout_s=20) as client:
+            assert await client.write("t", [b"m"]) == 1
+
+    async def put_nowhere() -> None:
+        with pytest.raises(ConnectFailed, match="timed out"):
+            await poe.client.connect("holes.test", 1, timeout_s=0.3)
+        with pytest.raises(ConnectFailed, match="refused"):
+            await poe.client.connect("closed.test", 1, timeout_s=20)
+
+    with (
+        swallowing_port() as hole,
+        ScriptedServer(answer_puts) as server,
+        asyncio.Runner(loop_factory=loop_factory) as runner,
+    ):
+        name_ports(monkeypatch, "localhost", [hole, server.port])
+        runner.run(put())
+        name_ports(monkeypatch, "holes.test", [hole, hole])
+        name_ports(monkeypatch, "closed.test", [free_port(), free_port()])
+        runner.run(put_nowhere())
 
 
 async def test_closed_socket_says_so():

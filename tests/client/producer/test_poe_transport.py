@@ -17,7 +17,7 @@ from poe.errors import ConnectFailed, ConnectionClosed, LocalProtocolError, NoQu
 from poe.protocol import PutId
 from poe.security import Tls, Token
 from poe.security.token import make_token
-from tests.ports import free_port
+from tests.ports import free_port, name_ports, swallowing_port
 from tests.protocol.scripted_server import Peer, ScriptedServer, pointer_body
 from tests.waiting import wait_until
 
@@ -40,9 +40,9 @@ def over(request, monkeypatch):
     return request.param
 
 
-def transport(*ports, **options):
+def transport(*ports, host="127.0.0.1", **options):
     scheme = "poes" if TLS else "poe"
-    url = f"{scheme}://" + ",".join(f"127.0.0.1:{port}" for port in ports)
+    url = f"{scheme}://" + ",".join(f"{host}:{port}" for port in ports)
     made = transport_of(url, ProducerOptions.load({**TLS, **options}))
     assert isinstance(made, PoeTransport)
     return made
@@ -167,6 +167,15 @@ async def test_each_address_of_a_name_is_tried(monkeypatch):
         ips.pop()
         with pytest.raises(ConnectFailed, match="refused"):
             await transport(server.port).connect(b"t", ANY_BROKER, str)
+
+
+@pytest.mark.slow
+async def test_an_address_that_swallows_packets_leaves_time_for_the_next(monkeypatch):
+    monkeypatch.setattr(poe_transport, "_CONNECT_TIMEOUT_S", 2.0)
+    with swallowing_port() as hole, ScriptedServer(Peer.wait_closed) as server:
+        name_ports(monkeypatch, "localhost", [hole, server.port])
+        link = await transport(1, host="localhost").connect(b"t", ANY_BROKER, str)
+        link.close()
 
 
 async def test_nobody_at_any_address_is_an_error_that_names_the_last():
