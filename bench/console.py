@@ -6,16 +6,17 @@ topics whenever a state comes, as its page does. The first paint is a real Chrom
 of topics of a node that has 10 000: without Chromium that part is left out.
 """
 
+import concurrent.futures
 import contextlib
 import http.client
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,42 +127,41 @@ def cost_samples(node: Running, shown: Console, turn_s: float) -> list[Sample]:
 
 @contextlib.contextmanager
 def tabs(shown: Console) -> Iterator[None]:
-    """Hold streams open, each in a thread."""
-    is_over, are_open = threading.Event(), threading.Barrier(TABS + 1, timeout=30)
-    threads = [threading.Thread(target=watch, args=(shown, is_over, are_open)) for _ in range(TABS)]
-    for each in threads:
-        each.start()
-    are_open.wait()
-    try:
-        yield
-    finally:
-        is_over.set()
-        for each in threads:
-            each.join()
+    """Hold streams open, each in a thread.
 
-
-def watch(shown: Console, is_over: threading.Event, are_open: threading.Barrier) -> None:
-    """Be a tab: take what comes, and ask for the list of topics with each state of the node."""
-    head = {"Cookie": shown.cookie}
-    stream = http.client.HTTPConnection(HOST, shown.port, timeout=10)
-    asked = http.client.HTTPConnection(HOST, shown.port, timeout=30)
+    Raises:
+        RuntimeError: one has ended before, so that what was measured means nothing.
+    """
     query = "&".join(f"view={each}" for each in VIEWS)
-    stream.request("GET", f"/console/api/stream?{query}", headers=head)
-    reply = stream.getresponse()
-    stream.sock.settimeout(0.5)
-    are_open.wait()
-    while not is_over.is_set():
+    streams = [http.client.HTTPConnection(HOST, shown.port, timeout=30) for _ in range(TABS)]
+    with concurrent.futures.ThreadPoolExecutor(TABS) as threads:
+        watching = []
         try:
-            line = reply.readline()
-        except TimeoutError:
-            reply.fp.raw._timeout_occurred = False  # type: ignore[attr-defined]  # noqa: SLF001
-            continue
-        if line.startswith(b"event: overview"):
-            with contextlib.suppress(TimeoutError):
-                asked.request("GET", "/console/api/topics?limit=100", headers=head)
+            for stream in streams:
+                head = {"Cookie": shown.cookie}
+                stream.request("GET", f"/console/api/stream?{query}", headers=head)
+                reply = stream.getresponse()
+                stream.sock.settimeout(None)
+                watching.append(threads.submit(watch, shown, reply))
+            yield
+            if any(each.done() for each in watching):
+                msg = "a stream of the console has ended"
+                raise RuntimeError(msg)
+        finally:
+            for stream in streams:
+                stream.sock.shutdown(socket.SHUT_RDWR)
+
+
+def watch(shown: Console, stream: http.client.HTTPResponse) -> None:
+    """Be a tab: take what comes, and ask for the list of topics with each state of the node."""
+    asked = http.client.HTTPConnection(HOST, shown.port, timeout=30)
+    with contextlib.closing(asked), contextlib.suppress(http.client.IncompleteRead):
+        while line := stream.readline():
+            if line.startswith(b"event: overview"):
+                asked.request(
+                    "GET", "/console/api/topics?limit=100", headers={"Cookie": shown.cookie}
+                )
                 asked.getresponse().read()
-    stream.close()
-    asked.close()
 
 
 # ---- how soon it is seen ------------------------------------------------------------------------
