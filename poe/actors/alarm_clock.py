@@ -1,28 +1,32 @@
 """An alarm of an actor that is moved forward, and never back, until it has rung."""
 
 import math
+from collections.abc import Callable
 from typing import cast
 from weakref import proxy
 
 from poe.actors.gen_server import GenServer
+from poe.actors.server_cell import cell_of_actor
 from poe.actors.timer_queue import Timer
 
 
 class AlarmClock:
     """Sends its actor one message at the earliest time that it was set to."""
 
-    __slots__ = ("_actor", "_due_s", "_message", "_timer")
+    __slots__ = ("_actor", "_due_s", "_message", "_monotonic_s", "_timer")
 
     def __init__(self, actor: GenServer, message: object) -> None:
         """Belong to an actor, which it sends `message`; whoever takes that calls `rang`."""
         self._actor = cast("GenServer", proxy(actor))  # it is a part of the actor
         self._message = message
+        # Some ask it again and again, and the actor would ask for it each time.
+        self._monotonic_s: Callable[[], float] = cell_of_actor(actor).run_queue.monotonic_s
         self._timer: Timer | None = None
         self._due_s = math.inf
 
     def rings_within(self, wait_s: float) -> bool:
         """Return whether it rings in so long at the latest, as it is set now."""
-        return self._due_s <= self._actor.monotonic_s() + wait_s
+        return self._due_s <= self._monotonic_s() + wait_s
 
     def ring_after(self, wait_s: float) -> None:
         """Ring after so long, unless it does so before."""
@@ -30,7 +34,7 @@ class AlarmClock:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._due_s = self._actor.monotonic_s() + wait_s
+        self._due_s = self._monotonic_s() + wait_s
         self._timer = self._actor.send_after(wait_s, self._message)
 
     def rang(self) -> None:

@@ -107,12 +107,11 @@ class LeaseRequest(NamedTuple):
         if len(body) > LEASE_SIZE_MAX:
             msg = f"lease request of {len(body)} bytes is refused; send at most {LEASE_SIZE_MAX}"
             raise RemoteProtocolError(msg)
+        # Each array takes a byte at least, so a short body need not have them counted.
+        hook = counting(LEASE_NESTED_MAX) if len(body) > LEASE_NESTED_MAX else None
         try:
             fields = msgpack.unpackb(
-                body,
-                use_list=False,
-                max_array_len=LEASE_COUNT_MAX,
-                list_hook=counting(LEASE_NESTED_MAX),
+                body, use_list=False, max_array_len=LEASE_COUNT_MAX, list_hook=hook
             )
             group, member, limit, bytes_max, wait_s, done, failed = fields
             done = tuple(map(Done._make, done)) if done else ()
@@ -175,7 +174,8 @@ def _check_range(after: object, last: object) -> None:
 
 
 def _check_seconds(name: str, value: object) -> None:
-    if type(value) not in {int, float} or not 0 <= value < math.inf:  # type: ignore[operator]
+    is_number = type(value) is int or type(value) is float
+    if not is_number or not 0 <= value < math.inf:  # type: ignore[operator]
         _refuse(name, value, "seconds, 0 or more")
 
 
@@ -223,9 +223,10 @@ class LeaseReply:
         """Return what to send before `records_size` bytes of a data file."""
         packed: bytes = _pack(lease)
         prefix = IndexedReply.prefix(len(entries) // ENTRY_BYTES, ordinal)
-        parts = (_SIZE.pack(len(packed)), packed, prefix, entries)
-        body_size = sum(map(len, parts)) + records_size
-        return b"".join((frame_header(cls.MESSAGE_TYPE, body_size), *parts))
+        size = len(packed)
+        body_size = _SIZE.size + size + len(prefix) + len(entries) + records_size
+        header = frame_header(cls.MESSAGE_TYPE, body_size)
+        return b"".join((header, _SIZE.pack(size), packed, prefix, entries))
 
     @classmethod
     def decode(cls, body: memoryview) -> Self:

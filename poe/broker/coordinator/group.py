@@ -15,6 +15,7 @@ from weakref import proxy
 
 from poe.actors import NO_REPLY, SHUTDOWN, ActorExit, Call, Error, GenServer, Stop, Timer
 from poe.actors.alarm_clock import AlarmClock
+from poe.actors.server_cell import cell_of_actor
 from poe.broker.appendix.message import Put, ReleaseWaiting
 from poe.broker.coordinator.fenced_log import FENCED_WRITER, Append, Fence
 from poe.broker.coordinator.group_log import GROUPS_TOPIC, Kind, encode
@@ -102,6 +103,7 @@ class Group(GenServer):
         self._topics = topics
         self._clock = clock
         self._routes = routes
+        self._own_cell = cell_of_actor(self)
         self._handler = RequestHandler(cast("GenServer", proxy(self)), routes)
         self._progress = GroupProgress(self._handler, routes, state)
         self._leasing: Leasing | None = None
@@ -128,40 +130,82 @@ class Group(GenServer):
 
     # ---- messages -------------------------------------------------------------------------------
 
-    async def handle_call(
-        self, request: LeaseRequest | GroupRequest | EndGroup, caller: Call
-    ) -> Any:  # noqa: ANN401
-        """Carry out a request of a member, or of who looks after the group."""
+    def handle_call(self, request: LeaseRequest | GroupRequest | EndGroup, caller: Call) -> Any:  # noqa: ANN401
+        """Carry out a request of a member, or of who looks after the group.
+
+        Most leases are answered at once: coroutines would cost them as much as the group's rules.
+        """
         now_us = self._now_us()
-        if isinstance(request, EndGroup):
-            return await self._end(request)
-        answer: Any = None
-        leased: Leased | None = None
+        if type(request) is LeaseRequest:
+            return self._lease(request, caller, now_us)
+        return self._carry_out(cast("GroupRequest | EndGroup", request), caller, now_us)
+
+    def _lease(self, request: LeaseRequest, caller: Call, now_us: int) -> Any:  # noqa: ANN401
+        """Answer with a lease, or return what is to be waited for before."""
+        leasing = self._leasing
+        if leasing is None:
+            definition = self._state.definition
+            return Error(GroupMismatch(definition.name, "mode", "shared", definition.mode))
+        lost, leased, begun = None, None, None
+        if not (self._unwritten or self._is_snapshot_due or self._is_to_look(now_us)):
+            try:
+                lost = leasing.acknowledge(request, now_us)
+                leased = leasing.at_hand(request, lost, now_us)
+            except PoeError:  # it is raised there once more, and told
+                leased = None
+        if leased is not None:
+            begun = self._begin_write()
+            is_written = not (self._unwritten or self._is_snapshot_due)
+            if is_written and not self._has_consequences(request, leased):
+                return leased
+        return self._lease_waiting(leasing, request, caller, now_us, (lost, leased, begun))
+
+    async def _lease_waiting(
+        self,
+        leasing: Leasing,
+        request: LeaseRequest,
+        caller: Call,
+        now_us: int,
+        done: tuple[tuple[int, ...] | None, Leased | None, Call | None],
+    ) -> Any:  # noqa: ANN401
+        """Answer with a lease; of what was done for it already it is None what was not."""
+        lost, leased, begun = done
+        answer: Any = leased
         try:
-            if self._is_to_look(now_us):
-                now_us = await self._look_for_units()
-            if type(request) is not LeaseRequest:
-                answer = await self._serve(cast("GroupRequest", request), caller, now_us)
-            elif self._leasing is not None:
-                answer = await self._leasing.take(request, caller, now_us)
+            if leased is None:
+                if self._is_to_look(now_us):
+                    now_us = await self._look_for_units()
+                if lost is None:
+                    lost = leasing.acknowledge(request, now_us)
+                answer = await leasing.take(request, caller, lost, now_us)
                 leased = answer if type(answer) is Leased else None
-            else:
-                definition = self._state.definition
-                raise GroupMismatch(definition.name, "mode", "shared", definition.mode)
-            await self._write()
+            await self._write(begun)
         except PoeError as error:
-            if self._leasing is not None and leased is not None:
-                self._leasing.take_back(leased.lease, now_us)
+            if leased is not None:
+                leasing.take_back(leased.lease, now_us)
             answer, leased = Error(error), None
         if leased is None or self._has_consequences(request, leased):
             await self._go_on(now_us)
         return answer
 
-    def _has_consequences(self, request: Any, leased: Leased) -> bool:  # noqa: ANN401
+    def _has_consequences(self, request: LeaseRequest, leased: Leased) -> bool:
         """Return whether a lease may bring something about for others, or an earlier deadline."""
         assert self._leasing is not None
         is_sooner = not self._alarm.rings_within(leased.lease.left_s)
         return is_sooner or bool(request.failed) or self._leasing.has_work
+
+    async def _carry_out(self, request: GroupRequest | EndGroup, caller: Call, now_us: int) -> Any:  # noqa: ANN401
+        if isinstance(request, EndGroup):
+            return await self._end(request)
+        try:
+            if self._is_to_look(now_us):
+                now_us = await self._look_for_units()
+            answer = await self._serve(request, caller, now_us)
+            await self._write()
+        except PoeError as error:
+            answer = Error(error)
+        await self._go_on(now_us)
+        return answer
 
     async def handle_cast(self, message: Any) -> None:  # noqa: ANN401
         """Hear that a unit has news, a lease nobody, or that nobody may wait any more."""
@@ -258,33 +302,54 @@ class Group(GenServer):
 
     # ---- the log --------------------------------------------------------------------------------
 
-    async def _write(self) -> None:
-        """Write what has changed to the log.
+    def _begin_write(self) -> Call | None:
+        """Begin to write what has changed, nothing before it being unwritten.
+
+        Mostly it is done then. Else `_write` goes on from what is returned.
+        """
+        self._unwritten = self._state.take_changes()
+        route = self._routes.get(GROUPS_TOPIC)
+        if not self._unwritten or route is None or self._fence is not None:
+            return None
+        message = self._message()
+        begun = self._own_cell.call_leaf(route.writer, Put([message]))
+        if type(begun.value) is int:
+            self._note_written(message)
+        return begun
+
+    async def _write(self, begun: Call | None = None) -> None:
+        """Write what has changed to the log; `begun` is a call that may have done so.
 
         Raises:
             PoeError: it could not be written; the next time it is tried again.
         """
-        was_refused = bool(self._unwritten)
+        was_refused = bool(self._unwritten) and begun is None
         self._unwritten += self._state.take_changes()
+        if self._unwritten and not self._is_snapshot_due:
+            message = self._message()
+            if was_refused and len(message) > self._changes_bytes_max:
+                # They would pile up as long as the disk refuses them; a snapshot has all of them.
+                self._is_snapshot_due = True
+            else:
+                await self._put(message, begun)
+                self._note_written(message)
         if self._is_snapshot_due:
             self._unwritten = []
             await self._write_snapshot()
-            return
-        if not self._unwritten:
-            return
+
+    def _message(self) -> bytes:
+        """Return what tells of the changes that are not written."""
         number = self._state.changes_count - len(self._unwritten)
-        message = encode(Kind.CHANGES, *self._named, self._unwritten, number)
-        changes_bytes_max = _SNAPSHOT_RATIO * self._snapshot_bytes
-        if was_refused and len(message) > changes_bytes_max:
-            # They would pile up for as long as the disk refuses them; a snapshot has all of them.
-            self._is_snapshot_due = True
-            await self._write()
-            return
-        await self._put(message)
+        return encode(Kind.CHANGES, *self._named, self._unwritten, number)
+
+    @property
+    def _changes_bytes_max(self) -> int:
+        return _SNAPSHOT_RATIO * self._snapshot_bytes
+
+    def _note_written(self, message: bytes) -> None:
         self._unwritten = []
         self._changes_bytes += len(message)
-        if self._changes_bytes > changes_bytes_max:
-            await self._write_snapshot()
+        self._is_snapshot_due = self._changes_bytes > self._changes_bytes_max
 
     async def _write_snapshot(self) -> None:
         message = encode(Kind.SNAPSHOT, *self._named, self._state.snapshot())
@@ -306,16 +371,15 @@ class Group(GenServer):
             return Error(error)
         return Stop(SHUTDOWN, reply=None)
 
-    async def _put(self, message: bytes) -> int:
-        """Append to the log: mostly by one call, which is done at once.
+    async def _put(self, message: bytes, begun: Call | None = None) -> int:
+        """Append to the log: mostly by one call, which is done at once, or has begun already.
 
         Where nobody can say whether it was written, the log is asked, by the next start.
         """
         if self._fence is not None:
             return await self._append(message)
-        messages, begun = [message], None
-        route = self._routes.get(GROUPS_TOPIC)
-        if route is not None:
+        messages, route = [message], self._routes.get(GROUPS_TOPIC)
+        if begun is None and route is not None:
             begun = self.call(route.writer, Put(messages), timeout_s=None)
             if begun.is_done and type(begun.value) is int:
                 return begun.value

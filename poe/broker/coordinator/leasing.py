@@ -12,9 +12,11 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from poe.actors import NO_REPLY, ActorRef, Call, GenServer, Timer
+from poe.actors.server_cell import cell_of_actor
 from poe.broker.coordinator.dead_letters import DeadLetters
 from poe.broker.coordinator.look_ahead import LookAhead
 from poe.broker.coordinator.unit_watch import News, UnitWatch
+from poe.broker.groups.lease import Lease as HeldLease
 from poe.broker.groups.lease import Sought
 from poe.broker.groups.state import GroupState
 from poe.broker.requests.listing import let_others, reached_pointer
@@ -60,6 +62,7 @@ class Leasing:
     __slots__ = (
         "_actor",
         "_ahead",
+        "_cell",
         "_dead_letters",
         "_handler",
         "_is_of_log",
@@ -79,6 +82,7 @@ class Leasing:
         is_of_log: bool = False,
     ) -> None:
         self._actor = actor
+        self._cell = cell_of_actor(actor)
         self._handler = handler
         self._state = state
         self._shared = state.shared
@@ -89,18 +93,64 @@ class Leasing:
         self._watches: dict[bytes, ActorRef] = {}
         self._watched: set[bytes] = set()
 
-    async def take(self, request: LeaseRequest, caller: Call, now_us: int) -> Any:  # noqa: ANN401
-        """Take what a member tells of its leases; answer with another one, or have it wait.
+    def acknowledge(self, request: LeaseRequest, now_us: int) -> tuple[int, ...]:
+        """Take what a member tells of its leases; return those that it does not hold any more.
 
         Raises:
-            GroupMismatch: the group is of another mode.
+            GroupError, OptionError: it is wrong; nothing was taken.
+        """
+        if not (request.done or request.failed):
+            return ()
+        return tuple(self._shared.acknowledge(request.done, request.failed, now_us))
+
+    def at_hand(self, request: LeaseRequest, lost: tuple[int, ...], now_us: int) -> Leased | None:
+        """Lease what comes next, as `take` does, where nothing has to be waited for.
+
+        None where something has, or may have: nothing was leased then.
+
+        Raises:
+            PoeError: as `take`, which raises it again.
+        """
+        if not request.limit:
+            return None
+        shared = self._shared
+        self._state.hear(request.member, now_us)
+        if not request.wait_s and shared.has_idle:
+            return None
+        sought = shared.want(request.member, request.limit, request.bytes_max, now_us)
+        if sought is None:
+            return None
+        found = self._ahead.take(sought)
+        if found is None:
+            route = self._handler.routes.get(sought.unit)
+            if route is None:
+                return None
+            call = self._cell.call_leaf(route.reader(sought.after), self._ahead.question(sought))
+            if call.value is None:
+                return None
+            found = self._ahead.share(sought, call.value)
+        records = found.records
+        lease = shared.hand_out(
+            sought, records.last_pointer, records.record_count, records.length, now_us
+        )
+        return None if lease is None else _told(lease, found, lost, now_us)
+
+    async def take(
+        self, request: LeaseRequest, caller: Call, lost: tuple[int, ...], now_us: int
+    ) -> Any:  # noqa: ANN401
+        """Answer a member with another lease, or have it wait.
+
+        Args:
+            request: what it asks for; what it tells was taken.
+            caller: who is to be answered.
+            lost: what `acknowledge` has returned.
+            now_us: the time.
+
+        Raises:
             GroupFenced: it is no member.
             PoeError: messages cannot be read.
         """
         shared = self._shared
-        lost: tuple[int, ...] = ()
-        if request.done or request.failed:
-            lost = tuple(shared.acknowledge(request.done, request.failed, now_us))
         if not request.limit:
             return Leased(Lease(lost=lost), None)
         self._state.hear(request.member, now_us)
@@ -119,12 +169,12 @@ class Leasing:
     @property
     def has_work(self) -> bool:
         """Whether somebody waits for messages, or messages are to be buried now."""
-        return bool(self._polls) or self.wait_s == 0
+        return bool(self._polls) or (self._shared.is_any_dying and not self._dead_letters.wait_s)
 
     @property
     def wait_s(self) -> float | None:
         """How long dead letters wait for another try, where their topic has refused one."""
-        return None if self._shared.next_dying() is None else self._dead_letters.wait_s
+        return self._dead_letters.wait_s if self._shared.is_any_dying else None
 
     async def go_on(self, now_us: int, write: Callable[[], Awaitable[None]]) -> None:
         """Do what a change, which is written, brings about: `write` writes what that changes.
@@ -228,11 +278,7 @@ class Leasing:
             lease = shared.leased(sought, records.last_pointer, found_count, records.length, now_us)
             if lease is None:  # somebody else was faster while this one was read
                 continue
-            left_s = (lease.deadline_us - now_us) / 1e6
-            told = Lease(
-                lease.id, lease.unit, lease.after, lease.last, lease.attempts, left_s, lost
-            )
-            return Leased(told, found)
+            return _told(lease, found, lost, now_us)
         if failure is not None:
             raise failure
         return None
@@ -291,3 +337,9 @@ class Leasing:
 
     def _end(self, caller: Call) -> None:
         self._polls.pop(caller).timer.cancel()
+
+
+def _told(held: HeldLease, found: IndexedSlice, lost: tuple[int, ...], now_us: int) -> Leased:
+    left_s = (held.deadline_us - now_us) / 1e6
+    told = Lease(held.id, held.unit, held.after, held.last, held.attempts, left_s, lost)
+    return Leased(told, found)

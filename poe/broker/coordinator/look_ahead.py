@@ -11,10 +11,10 @@ from weakref import ref
 from poe.broker.appendix.message import GetRange
 from poe.broker.groups.lease import Sought
 from poe.record import ENTRY_BYTES
-from poe.storage import FileSlice, IndexedSlice, OpenFile, decode_entry
+from poe.storage import FileSlice, IndexedSlice, OpenFile, decode_boundary, decode_entry
 
 _COUNT = 1024
-"""Messages that are looked for where fewer are wanted."""
+"""Messages that are looked for at most, where fewer are wanted."""
 _BYTES = 256 * 1024
 _UNITS_MAX = 64
 """Of so many units it is kept what was found, which takes 12 KiB each."""
@@ -58,10 +58,9 @@ class _Found:
     def _boundary(self, number: int) -> tuple[int, int]:
         """Return the pointer of the message before one, and where that message ends."""
         at = number * ENTRY_BYTES
-        last, _ = decode_entry(self.entries[at - ENTRY_BYTES : at])
         if number == self.count:
-            return last, self.end
-        return last, decode_entry(self.entries[at : at + ENTRY_BYTES])[1]
+            return decode_entry(self.entries[at - ENTRY_BYTES :])[0], self.end
+        return decode_boundary(self.entries[at - ENTRY_BYTES : at + ENTRY_BYTES])
 
 
 class LookAhead:
@@ -77,10 +76,14 @@ class LookAhead:
 
     @staticmethod
     def question(sought: Sought) -> GetRange:
-        """Return what to look for, which of new messages is more than is wanted."""
+        """Return what to look for, which of new messages is more than is wanted.
+
+        It is enough for a number of leases of this size: the segment finds at once what lies behind
+        the last message that it has found, which is where the next look begins then.
+        """
         limit, bytes_max = sought.limit, sought.bytes_max
         if sought.returned is None and limit < _COUNT:
-            limit, bytes_max = _COUNT, max(bytes_max, _BYTES)
+            limit, bytes_max = _COUNT - _COUNT % limit, max(bytes_max, _BYTES)
         return GetRange(sought.after, sought.last, limit, bytes_max)
 
     def take(self, sought: Sought) -> IndexedSlice | None:

@@ -162,6 +162,11 @@ class Shared:
             why = sought.returned.why
             self._return(sought.unit, (sought.after, sought.last), failures, why, now_us)
 
+    @property
+    def has_idle(self) -> bool:
+        """Return whether there are units that have nothing new."""
+        return bool(self._idle)
+
     def idle_units(self) -> Iterator[tuple[bytes, int]]:
         """Yield the units that have nothing new, and the pointer behind which that would be."""
         return ((unit, self._progress[unit].next) for unit in self._idle)
@@ -183,6 +188,12 @@ class Shared:
         hand = self._hands.get(sought.member)
         if hand is None or self._is_too_much(sought, hand, messages_count):
             return None
+        return self.hand_out(sought, last, messages_count, size_bytes, now_us)
+
+    def hand_out(
+        self, sought: Sought, last: int, messages_count: int, size_bytes: int, now_us: int
+    ) -> Lease | None:
+        """As `leased`, where nothing has happened since it was told what to look for."""
         if sought.returned is None:
             if not self._take_fresh(sought, last):
                 return None
@@ -195,7 +206,7 @@ class Shared:
         lease = Lease(self._new_id(), sought, last, messages_count, size_bytes)
         lease.since_us = now_us
         lease.deadline_us = now_us + round(self._definition.options.lease_s * 1e6)
-        hand.take(lease)
+        self._hands[lease.member].take(lease)
         self._leases[lease.id] = lease
         if self._offered and sought.unit in self._offered:
             self._offered[sought.unit].leases.set(sought.after, last, lease)
@@ -308,7 +319,8 @@ class Shared:
         Raises:
             RangeNotLeased, OptionError: what was said is wrong; nothing was taken.
         """
-        self._check(done, failed)
+        if failed or len(done) != 1 or done[0][1]:  # else a lease is done as a whole, as mostly
+            self._check(done, failed)
         lost, met = self._take_failed(failed, now_us) if failed else ([], ())
         for lease_id, ranges in done:
             lease = self._leases.get(lease_id)
@@ -355,6 +367,11 @@ class Shared:
         until_us = now_us + round(self._definition.options.lease_s * 1e6)
         for lease in self._leases.values():
             lease.deadline_us = max(lease.deadline_us, until_us)
+
+    @property
+    def is_any_dying(self) -> bool:
+        """Return whether something is to be put onto the dead letter topic."""
+        return bool(self._letters)
 
     def next_dying(self) -> Dying | None:
         """Return what is to be put onto the dead letter topic next; the same until it is buried."""
@@ -638,7 +655,8 @@ class Shared:
     def _check(self, done: Sequence[Done], failed: Sequence[Failed]) -> None:
         told: dict[int, list[Bounds]] = {}
         for lease_id, ranges in done:
-            told.setdefault(lease_id, []).extend(ranges or ())
+            if ranges:
+                told.setdefault(lease_id, []).extend(ranges)
         for lease_id, after, last, outcome, delay_s, _ in failed:
             told.setdefault(lease_id, []).append((after, last))
             if outcome not in get_args(Outcome):
@@ -704,10 +722,7 @@ class Shared:
         if unit in self._offered:
             self._offered[unit].forget(after, last)
             return
-        progress = self._progress[unit]
-        ranges_count = len(progress.done)
-        progress.finish(after, last)
-        self._done_count += len(progress.done) - ranges_count
+        self._done_count += self._progress[unit].finish(after, last)
 
     def _give_back(self, lease: Lease, bounds: Bounds, said: Failed, now_us: int) -> None:
         """Do with a range of a lease what was said of it."""

@@ -30,12 +30,18 @@ class Progress:
         self.done = RangeSet()
         """What is done behind the floor."""
 
-    def finish(self, after: int, last: int) -> None:
-        """Count a range as done, of which nothing was."""
-        if after == self.floor:
-            self.floor = self.done.take_first(last)
+    def finish(self, after: int, last: int) -> int:
+        """Count a range as done, of which nothing was; return how many more are in `done` now."""
+        done = self.done
+        ranges_count = len(done)
+        if after != self.floor:
+            done.add(after, last)
+        elif ranges_count:
+            self.floor = done.take_first(last)
         else:
-            self.done.add(after, last)
+            self.floor = last
+            return 0
+        return len(done) - ranges_count
 
 
 class UnitImage:
