@@ -354,7 +354,7 @@ def _leak_per_client(patch: Patch) -> None:
 
 def _long_pause(patch: Patch) -> None:
     """Wait for descriptors as if there would never be any."""
-    patch(listener, "_PAUSE_S", 10.0)
+    patch(listener, "_PAUSE_S", 4.0)  # much longer than `fds` allows
     patch(listener, "_FILES_RESERVED", 0)  # else clients are turned away before any pause
 
 

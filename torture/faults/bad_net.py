@@ -46,6 +46,8 @@ def _trial(run: Run, trial: Trial, network: Network) -> None:
         counts = [producer.acked_count for producer in producers]
         for producer, count in zip(producers, counts, strict=True):
             while producer.acked_count == count and time.monotonic() < healed_s + _GOES_ON_MAX_S:
+                if producer.is_gone:
+                    break
                 producer.join(0.01)
             goes_on = producer.acked_count > count and not producer.is_gone
             trial.expect(is_true=goes_on, otherwise="a connection did not outlive it")

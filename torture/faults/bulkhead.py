@@ -144,7 +144,7 @@ class _Trial:
         begun_s = time.monotonic()
         put = Sender(self.journal, self.trial.random).begin(b"new")
         try:
-            with server.connect(_HANG_S) as client:
+            with server.connect(_HANG_S / 2) as client:
                 put.pointer = client.write(b"new", put.messages)
         except PoeError as error:
             self.trial.failures.append(f"a new client is not served: {error}")
