@@ -1,5 +1,7 @@
 """What a group may be called, and be."""
 
+from typing import Any
+
 import pytest
 
 from poe.broker.groups.membership import MemberInfo
@@ -94,11 +96,13 @@ def test_members_that_are_refused(changed):
 
 @pytest.mark.parametrize("name", GroupOptions().as_map())
 def test_what_a_refusal_says_is_allowed(name):
+    wrong: dict[str, Any] = {name: object()}
     with pytest.raises(OptionError) as refused:
-        GroupOptions(**{name: object()})
+        GroupOptions(**wrong)
     assert "none" not in str(refused.value)
     if "null" in str(refused.value):
-        GroupOptions(**{name: None})
+        nothing: dict[str, Any] = {name: None}
+        GroupOptions(**nothing)
 
 
 def test_a_pattern_with_many_stars_takes_no_time():
