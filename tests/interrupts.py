@@ -1,4 +1,4 @@
-"""Signals whose handlers raise, as that of Ctrl-C does: at each place at which one may come."""
+"""Signals at each place where one may come: their handlers raise, as that of Ctrl-C, or call."""
 
 import itertools
 import sys
@@ -13,7 +13,13 @@ class Interrupt(BaseException):
     """What such a handler raises."""
 
 
-def places(*files: str) -> Iterator[Callable[[Callable[[], object]], bool]]:
+def _interrupt() -> None:
+    raise Interrupt
+
+
+def places(
+    *files: str, handler: Callable[[], object] = _interrupt
+) -> Iterator[Callable[[Callable[[], object]], bool]]:
     """Yield for each place in these files what calls an action that is interrupted there.
 
     It returns whether the action has come to that place; the first that does not is the last one.
@@ -33,7 +39,7 @@ def places(*files: str) -> Iterator[Callable[[Callable[[], object]], bool]]:
                 left -= 1
                 if left < 0 and is_over:
                     is_over = False
-                    raise Interrupt
+                    handler()
 
         before = sys.getprofile()
         sys.setprofile(interrupt)

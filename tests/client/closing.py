@@ -1,8 +1,10 @@
 """What the tests of consumers and queues share: somebody waits while they are closed."""
 
 import threading
+from contextlib import suppress
 
-from poe.errors import PoeError
+from poe.errors import ConsumerClosed, LeaseLost, PoeError, QueueClosed
+from tests.interrupts import places
 from tests.waiting import wait_until
 
 
@@ -23,3 +25,21 @@ def told_at_close(closed, call, caplog):
     thread.join(20)
     assert not thread.is_alive()
     return [type(each) for each in errors]
+
+
+def close_at_each_place(make, use, *files):
+    """Have a signal handler close what it interrupts, at each place in these files; how many."""
+    made = []
+
+    def close():
+        made[-1].close()
+
+    def use_one():
+        with suppress(ConsumerClosed, QueueClosed, LeaseLost):
+            use(made[-1])
+
+    for interrupted in places(*files, handler=close):
+        made.append(make())
+        interrupted(use_one)
+        close()
+    return len(made)

@@ -155,7 +155,10 @@ class Consumer:
         return self._cursor.statistics
 
     def close(self) -> None:
-        """Close all connections; a thread that waits for messages is told."""
+        """Close all connections; a thread that waits for messages is told.
+
+        In a signal handler that has interrupted a call it does not wait for that.
+        """
         self._loop.close()
 
     def _rests(self) -> Iterator[Iterator[Received]]:

@@ -35,6 +35,7 @@ class LoopThread:
         name: str,
         at_end: Callable[[], Coroutine[Any, Any, None]],
         ended: Callable[[str], Exception],
+        is_interrupted: Callable[[], bool] = bool,
     ) -> None:
         """Start the thread.
 
@@ -42,6 +43,8 @@ class LoopThread:
             name: of the thread.
             at_end: what to run last; it has all other coroutines come to their end.
             ended: makes the error of who comes too late, from the reason.
+            is_interrupted: tells a signal handler whether it has interrupted its own thread where
+                that has what `at_end` waits for.
         """
         loop = asyncio.new_event_loop()
         self._loop = loop
@@ -50,6 +53,9 @@ class LoopThread:
         self._thread.start()
         self._pid = os.getpid()
         self._lock = threading.Lock()
+        self._is_interrupted = is_interrupted
+        self._callers: set[int] = set()
+        """The threads that are in `run`."""
         # Runs once, whichever comes first: `close`, or that nobody has this object any more.
         self._end = weakref.finalize(self, _end, loop, at_end)
         self._end.atexit = False
@@ -60,11 +66,16 @@ class LoopThread:
         Raises:
             Exception: that of `ended`, where the thread has ended, or a fork has none.
         """
-        future = self._hand_over(coroutine)
+        me = threading.get_ident()
+        self._callers.add(me)
         try:
-            return future.result()
+            future = self._hand_over(coroutine)
+            try:
+                return future.result()
+            finally:
+                future.cancel()
         finally:
-            future.cancel()
+            self._callers.discard(me)
 
     async def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Return the same to a task of another event loop, with which it is cancelled.
@@ -86,11 +97,19 @@ class LoopThread:
             return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """End the thread; return when it has ended, or after `timeout_s`."""
-        if self._pid == os.getpid():
-            with self._lock:
-                self._end()
-            self._thread.join(timeout_s)
+        """End the thread; return when it has ended, or after `timeout_s`.
+
+        In a signal handler that has interrupted a call it returns at once: that call may have what
+        the end waits for.
+        """
+        if self._pid != os.getpid():
+            return
+        if threading.get_ident() in self._callers or self._is_interrupted():
+            threading.Thread(target=self.close, name=f"end of {self._thread.name}").start()
+            return
+        with self._lock:
+            self._end()
+        self._thread.join(timeout_s)
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

@@ -33,7 +33,9 @@ class AsyncQueue:
         **options: Any,  # noqa: ANN401 - checked by `QueueOptions`
     ) -> None:
         self._core = QueueCore(url, topics, group, options)
-        self._loop = LoopThread(f"queue of {group}", self._core.close, QueueClosed)
+        self._loop = LoopThread(
+            f"queue of {group}", self._core.close, QueueClosed, self._core.is_in_call
+        )
 
     async def __aenter__(self) -> Self:
         return self

@@ -44,7 +44,9 @@ class Queue:
         **options: Any,  # noqa: ANN401 - checked by `QueueOptions`
     ) -> None:
         self._core = QueueCore(url, topics, group, options)
-        self._loop = LoopThread(f"queue of {group}", self._core.close, QueueClosed)
+        self._loop = LoopThread(
+            f"queue of {group}", self._core.close, QueueClosed, self._core.is_in_call
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -115,5 +117,8 @@ class Queue:
         return self._core.statistics()
 
     def close(self) -> None:
-        """Tell what became of the jobs, and leave; what is still in hand goes to others at once."""
+        """Tell what became of the jobs, and leave; what is still in hand goes to others at once.
+
+        In a signal handler that has interrupted a call it does not wait for that.
+        """
         self._loop.close()

@@ -268,6 +268,10 @@ class QueueCore:
                 "working": sum(each.working_count for each in leases),
             }
 
+    def is_in_call(self) -> bool:
+        """Return whether this thread is in one of these calls; for what interrupts it."""
+        return self._lock._is_owned()  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001 - as in `threading.Condition`
+
     def _check_process(self) -> None:
         """Refuse a fork: the other process works on all there is, and nobody here tells its group.
 

@@ -25,7 +25,7 @@ from poe.errors import (
     OptionError,
     PoeError,
 )
-from tests.client.closing import told_at_close
+from tests.client.closing import close_at_each_place, told_at_close
 from tests.client.consumers import VALUES, put_segments, url, values
 from tests.forks import exit_code_of, fork
 from tests.ports import free_port
@@ -473,6 +473,13 @@ def test_a_loop_ends_when_another_thread_closes_the_consumer(node, read):
     assert len(seen) == 1
     with pytest.raises(ConsumerClosed, match=r"start=position\(\)"):
         next(read(reader))
+
+
+@pytest.mark.slow
+def test_a_signal_handler_closes_a_consumer_wherever_it_has_interrupted_it(node):
+    node.put_many("t", VALUES)
+    files = "loop_thread.py", "futures/_base.py"
+    assert close_at_each_place(lambda: Consumer(url(node), "t"), Consumer.receive, *files) > 10
 
 
 def test_a_thread_that_waits_is_told_that_the_consumer_was_closed(node):

@@ -22,7 +22,7 @@ from poe.errors import (
 )
 from poe.protocol.envelope import decode, encode
 from tests.broker.nodes import read_by_next
-from tests.client.closing import told_at_close
+from tests.client.closing import close_at_each_place, told_at_close
 from tests.client.consumers import VALUES, url
 from tests.client.group.queues import GROUP_OPTIONS
 from tests.forks import exit_code_of, fork
@@ -491,6 +491,19 @@ def test_what_a_forked_process_says_of_a_job_is_refused(node, say):
 
         assert exit_code_of(fork(say_so)) == 0
         job.ack()
+
+
+@pytest.mark.slow
+def test_a_signal_handler_closes_a_queue_wherever_it_has_interrupted_it(node):
+    def make():
+        node.put("jobs", b"work")
+        return Queue(url(node), "jobs")
+
+    def work(jobs):
+        with jobs.get() as job:
+            job.extend(5)
+
+    assert close_at_each_place(make, work, "queue_core.py", "held_lease.py") > 10
 
 
 def test_a_group_of_another_mode_is_refused(node, queue):
