@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import suppress
+from typing import Any
 
 from poe.errors import ConsumerClosed, LeaseLost, PoeError, QueueClosed
 from tests.interrupts import places
@@ -29,7 +30,7 @@ def told_at_close(closed, call, caplog):
 
 def close_at_each_place(make, use, *files):
     """Have a signal handler close what it interrupts, at each place in these files; how many."""
-    made = []
+    made: list[Any] = []
 
     def close():
         made[-1].close()
