@@ -279,10 +279,10 @@ class Node:
             threading.Thread(target=self.stop, args=(timeout_s,), name="poe-stop").start()
             return
         self._system = self._store = None
-        if self.config.cluster.cluster is not None:
-            with contextlib.suppress(PoeError):  # then the others see that it is down
-                system.call(QUEUES, ClusterRequest("leave", {}), timeout_s=timeout_s / 2)
         try:
+            if self.config.cluster.cluster is not None:
+                with contextlib.suppress(PoeError):  # then the others see that it is down
+                    system.call(QUEUES, ClusterRequest("leave", {}), timeout_s=timeout_s / 2)
             _stop(system, self._sup, timeout_s)
         finally:
             self._leave(system, store)

@@ -111,6 +111,21 @@ def test_a_node_that_is_stopped_leaves_and_joins_again_as_the_same(cluster, tmp_
     assert states(a)["b"] == ("joined", "live")
 
 
+def test_a_stop_that_is_interrupted_while_it_leaves_the_cluster_releases_the_folder(cluster):
+    """As by Ctrl-C: nobody could stop it any more, or start another one there."""
+    (node,) = cluster("a")
+    system = node.system
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    system.call = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        node.stop()
+    node.start()
+    assert node.topics() == []
+
+
 def test_of_the_groups_of_a_queue_those_are_told_that_may_be_known_of(cluster, tmp_path):
     users = UsersFile(tmp_path / "users.toml")
     token = users.token("alice", "ci")
