@@ -138,6 +138,8 @@ class GroupWorker:
         self._root: Any = None
         self._refusal: PoeError | None = None
         self._stopping = threading.Lock()
+        self._stoppers: set[int] = set()
+        """The threads that are in `stop`."""
         self._is_stopped = threading.Event()
 
     def __enter__(self) -> Self:
@@ -199,23 +201,34 @@ class GroupWorker:
     def stop(self) -> None:
         """Take no more jobs, let those that run end, and leave. Twice is harmless.
 
+        A signal handler may call it; where it has interrupted a stop, that goes on behind it.
+
         What runs for longer than `stop_timeout_s` goes on in its thread, or is cancelled where it
         is a coroutine, but its message is another member's to try.
         """
-        with self._stopping:
-            if self._is_stopped.is_set():
-                return
-            deadline_s = time.monotonic() + self._options.stop_timeout_s
-            try:
-                if self._root is not None and self._system.is_alive(self._root):
-                    limit_s = self._options.stop_timeout_s + 5
-                    self._system.stop(self._root, SHUTDOWN, timeout_s=limit_s)
-            finally:
-                self._queue.close_now()
-                if self._loop is not None:
-                    self._loop.close(max(_CANCEL_S, left_s(deadline_s)))
-                self._system.shutdown()
-                self._is_stopped.set()
+        me = threading.get_ident()
+        if me in self._stoppers:
+            return  # of a signal handler, which has interrupted this
+        self._stoppers.add(me)
+        try:
+            with self._stopping:
+                if not self._is_stopped.is_set():
+                    self._stop()
+        finally:
+            self._stoppers.discard(me)
+
+    def _stop(self) -> None:
+        deadline_s = time.monotonic() + self._options.stop_timeout_s
+        try:
+            if self._root is not None and self._system.is_alive(self._root):
+                limit_s = self._options.stop_timeout_s + 5
+                self._system.stop(self._root, SHUTDOWN, timeout_s=limit_s)
+        finally:
+            self._queue.close_now()
+            if self._loop is not None:
+                self._loop.close(max(_CANCEL_S, left_s(deadline_s)))
+            self._system.shutdown()
+            self._is_stopped.set()
 
     def statistics(self) -> dict[str, int]:
         """Return what `Queue.statistics` does; `working` is how many handlers run."""

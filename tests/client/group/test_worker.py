@@ -24,6 +24,7 @@ from poe.protocol.envelope import decode
 from tests.broker.damaged_group import damage_group
 from tests.client.consumers import VALUES, url
 from tests.client.group.queues import GROUP_OPTIONS
+from tests.interrupts import places
 from tests.waiting import wait_until
 
 
@@ -215,6 +216,23 @@ def test_a_stop_waits_for_what_a_coroutine_has_begun_and_cancels_it_not(node, wo
     may_end.set()
     stopping.join(20)
     assert told == [b"m"]
+
+
+@pytest.mark.slow
+def test_a_signal_handler_may_stop_a_pool_wherever_it_has_interrupted_its_stop(node):
+    """As that of a second SIGTERM does."""
+    made = []
+
+    def stop():
+        made[-1].stop()
+
+    for interrupted in places("group/worker.py", handler=stop):
+        made.append(GroupWorker(url(node), "jobs", len, concurrency=1))
+        made[-1].start()
+        interrupted(stop)
+        stop()
+        assert made[-1].join(5)
+    assert len(made) > 5
 
 
 def test_a_pool_that_has_not_begun_may_be_waited_for(worker):
