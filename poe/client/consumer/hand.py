@@ -19,8 +19,7 @@ _hands: "WeakSet[Hand]" = WeakSet()
 class Hand:
     """The messages of one fetch, on their way to whoever reads.
 
-    A thread may take messages while the thread of the event loop does the rest: what it takes just
-    when the others are withdrawn counts as not handed out. Always:
+    A thread may take messages while the thread of the event loop does the rest. Always:
 
         dealt_count <= count, those handed out <= messages that were fetched
     """
@@ -61,9 +60,11 @@ class Hand:
     def withdraw(self) -> None:
         """Let nothing more be handed out of what was fetched."""
         left = self._left
-        self._withdrawn_count += length_hint(left)
+        left_count = length_hint(left)
+        self._withdrawn_count += left_count
         self._left = iter(())
-        deque(left, maxlen=0)  # ends an iteration that another thread is in
+        # Ends an iteration that another thread is in; what that has just taken was handed out.
+        self._withdrawn_count -= left_count - len(list(left))
 
     @property
     def has_some(self) -> bool:
