@@ -270,8 +270,12 @@ class Wire:
             PoeError: the server's refusal.
         """
         self.prepare(extra_s)
-        self.send(frame)
-        return self.receive(reply_class, extra_s)
+        try:
+            self.send(frame)
+            return self.receive(reply_class, extra_s)
+        finally:
+            if self.in_flight_count and self.is_usable:  # by an interrupt between the two
+                self.close("a call was interrupted")
 
     def ask(self, asked: Exchange[T]) -> T:
         """Return what a request comes to, which may be one request after the other.

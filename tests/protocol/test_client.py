@@ -29,6 +29,7 @@ from poe.protocol.wire import Wire
 from poe.security import Tls
 from poe.security.credentials import Token
 from poe.security.token import make_token
+from tests.interrupts import places
 from tests.protocol.scripted_server import Peer, ScriptedServer, pointer_body, record
 
 
@@ -439,6 +440,17 @@ def test_interrupted_call_leaves_no_reply_for_the_next():
                 socket.write("t", [b"m"])
             with pytest.raises(ConnectionClosed, match="interrupted"):
                 socket.write("t", [b"m"])
+
+
+def test_a_call_that_is_interrupted_anywhere_says_so_or_leaves_the_socket_usable():
+    for interrupted in places("protocol/wire.py"):
+        with ScriptedServer(answer_puts) as server, poe.protocol.socket(port=server.port) as socket:
+            interrupted(partial(socket.write, "t", [b"m"]))
+            if socket.is_usable:
+                assert socket.write("t", [b"m"]) in {1, 2}
+            else:
+                with pytest.raises(ConnectionClosed, match="interrupted"):
+                    socket.write("t", [b"m"])
 
 
 def test_write_batches_yields_each_pointer_in_order():
