@@ -89,9 +89,10 @@ def read(topic: bytes | str, pointer: int, limit: int, socket: "Socket") -> list
 class Socket:
     """One connection to a server; made by `poe.protocol.socket`.
 
-    Not thread-safe: a second thread needs a socket of its own. A refused request leaves the socket
-    usable. After a time-out, an interrupt, a lost connection or a reply that makes no sense it is
-    not, since nobody could tell which reply belongs to which request; each further call says so.
+    Not thread-safe: a second thread needs a socket of its own, and so does a forked process, where
+    the copy of this one is not usable. A refused request leaves the socket usable. After a
+    time-out, an interrupt, a lost connection or a reply that makes no sense it is not, since nobody
+    could tell which reply belongs to which request; each further call says so.
     """
 
     def __init__(self, wire: Wire, frame_max: int) -> None:

@@ -11,6 +11,7 @@ import socket as tcp
 import ssl
 from time import monotonic
 from typing import TypeVar
+from weakref import WeakSet
 
 from poe.errors import (
     CallTimeout,
@@ -44,6 +45,7 @@ IN_FLIGHT_MAX = 64
 """Requests that a server takes from one connection before it has answered the first."""
 _PROBE_TIMEOUT_S = 2.0
 _ALERT_TIMEOUT_S = 0.5
+_wires: "WeakSet[Wire]" = WeakSet()
 
 
 def open_wire(server: Server, timeout_s: float | None, frame_max: int = FRAME_MAX) -> "Wire":
@@ -255,6 +257,7 @@ class Wire:
         self.in_flight_count = 0
         self._unusable_because = ""
         self._sent_head = b""
+        _wires.add(self)
 
     @property
     def is_usable(self) -> bool:
@@ -455,3 +458,12 @@ class Wire:
 
     def _closed_error(self) -> ConnectionClosed:
         return ConnectionClosed(f"socket is not usable: {self._unusable_because}; open a new one")
+
+
+def _leave_all() -> None:
+    """Leave all connections to the other process: it would take replies to what is asked here."""
+    for each in _wires:
+        each._unusable_because = "it belongs to the process that this is a fork of"  # noqa: SLF001 - of this module
+
+
+os.register_at_fork(after_in_child=_leave_all)

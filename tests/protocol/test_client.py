@@ -29,6 +29,7 @@ from poe.protocol.wire import Wire
 from poe.security import Tls
 from poe.security.credentials import Token
 from poe.security.token import make_token
+from tests.forks import exit_code_of, fork
 from tests.interrupts import places
 from tests.protocol.scripted_server import Peer, ScriptedServer, pointer_body, record
 
@@ -451,6 +452,21 @@ def test_a_call_that_is_interrupted_anywhere_says_so_or_leaves_the_socket_usable
             else:
                 with pytest.raises(ConnectionClosed, match="interrupted"):
                     socket.write("t", [b"m"])
+
+
+def test_a_forked_process_is_told_to_open_a_socket_of_its_own():
+    """Each of the two would take replies that are the other's."""
+    with ScriptedServer(answer_puts) as server, poe.protocol.socket(port=server.port) as socket:
+        assert socket.write("t", [b"m"]) == 1
+
+        def go_on():
+            with pytest.raises(ConnectionClosed, match=r"fork.*; open a new one"):
+                socket.write("t", [b"m"])
+            assert not socket.is_usable
+            socket.close()
+
+        assert exit_code_of(fork(go_on)) == 0
+        assert socket.write("t", [b"m"]) == 2
 
 
 def test_write_batches_yields_each_pointer_in_order():
