@@ -221,13 +221,13 @@ def test_a_stop_waits_for_what_a_coroutine_has_begun_and_cancels_it_not(node, wo
 @pytest.mark.slow
 def test_a_signal_handler_may_stop_a_pool_wherever_it_has_interrupted_its_stop(node):
     """As that of a second SIGTERM does."""
-    made = []
+    made: list[GroupWorker] = []
 
     def stop():
         made[-1].stop()
 
     for interrupted in places("group/worker.py", handler=stop):
-        made.append(GroupWorker(url(node), "jobs", len, concurrency=1))
+        made.append(GroupWorker(url(node), "jobs", print, concurrency=1))
         made[-1].start()
         interrupted(stop)
         stop()
