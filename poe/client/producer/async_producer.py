@@ -9,11 +9,12 @@ from typing import Any, Self, TypeVar, overload
 
 from poe.client.producer.block_end import log_undelivered, patience_s
 from poe.client.producer.delivery import Buffered, Delivery, Failed, Outcome, Result, Sent
+from poe.client.producer.partition_queue import CallSoon
 from poe.client.producer.producer_core import ProducerCore, Steps
 from poe.client.producer.topic_info import TopicInfo, Undelivered, WorkerInfo
 from poe.client.producer.topic_queues import buffered_of
 from poe.client.producer.transport import TopicMetadata
-from poe.client.timeouts import TimeoutQueue, deadline_of, end
+from poe.client.timeouts import TimeoutQueue, end
 from poe.errors import BufferFull
 from poe.errors.timeout import check_timeout
 
@@ -62,15 +63,23 @@ class AsyncProducer:
     ) -> Result:
         """Send at once, and wait for the answer, see `Producer.produce_sync`."""
         core = self._core
-        limit_s = timeout_s
-        if limit_s is None:
+        loop = asyncio.get_running_loop()
+        if timeout_s is None:
             limit_s = core.topic(topic).options.request_timeout_s
-        deadline_s = deadline_of(limit_s)
-        delivery = await self._add(topic, data, is_due=True, deadline_s=deadline_s)
+        else:
+            limit_s = check_timeout(timeout_s)
+        deadline_s = time.monotonic() + limit_s
+        try:
+            delivery = core.add(topic, data, is_due=True, call_soon=loop.call_soon)
+        except BufferFull:
+            adding = core.add_when_room(topic, data, is_due=True, deadline_s=deadline_s)
+            delivery = await _run(adding)
         if not delivery.done():
             try:
-                if timeout_s is None:
-                    await self._wait_in_queue(delivery, limit_s)
+                if timeout_s is None:  # it waits as long as most calls do
+                    future = delivery.future()
+                    self._timeout_queue(loop, limit_s).limit(future)
+                    await future
                 else:
                     await _wait(delivery, deadline_s)
             except asyncio.CancelledError:
@@ -80,24 +89,23 @@ class AsyncProducer:
                 error = core.give_up_waiting(topic, delivery, limit_s)
                 if error is not None:
                     raise error
-        return delivery.result()
+        return delivery.outcome.result_of(delivery.end, delivery.count)
 
-    async def _wait_in_queue(self, delivery: Delivery, limit_s: float) -> None:
-        """Wait for as long as most calls do."""
-        key = asyncio.get_running_loop(), limit_s
+    def _timeout_queue(self, loop: asyncio.AbstractEventLoop, limit_s: float) -> TimeoutQueue:
+        """Return what ends waits of a loop that last as long; the loop is running."""
+        key = loop, limit_s
         queue = self._timeouts.get(key)
         if queue is None:
-            for loop, other_s in list(self._timeouts):
-                if loop.is_closed():
-                    self._timeouts.pop((loop, other_s), None)
+            for other, other_s in list(self._timeouts):
+                if other.is_closed():
+                    self._timeouts.pop((other, other_s), None)
             queue = self._timeouts[key] = TimeoutQueue(limit_s)
-        future = delivery.future()
-        queue.limit(future)
-        await future
+        return queue
 
     async def produce_async(self, topic: bytes | str, data: object) -> Delivery:
         """Send at once, and return what can be awaited, see `Producer.produce_async`."""
-        return await self._add(topic, data, is_due=True)
+        call_soon = asyncio.get_running_loop().call_soon
+        return await self._add(topic, data, is_due=True, call_soon=call_soon)
 
     async def produce_async_batched(self, topic: bytes | str, data: object) -> Delivery:
         """Add to a batch, see `Producer.produce_async_batched`."""
@@ -115,13 +123,13 @@ class AsyncProducer:
     """ekaf's name."""
 
     async def _add(
-        self, topic: bytes | str, data: object, *, is_due: bool, deadline_s: float | None = None
+        self, topic: bytes | str, data: object, *, is_due: bool, call_soon: CallSoon | None = None
     ) -> Delivery:
         core = self._core
         try:
-            return core.add(topic, data, is_due=is_due)
+            return core.add(topic, data, is_due=is_due, call_soon=call_soon)
         except BufferFull:
-            return await _run(core.add_when_room(topic, data, is_due=is_due, deadline_s=deadline_s))
+            return await _run(core.add_when_room(topic, data, is_due=is_due))
 
     # ---- threads ------------------------------------------------------------------------------
 

@@ -60,6 +60,7 @@ class Batch(RequestOutcome):
         "first_sent_s",
         "holes",
         "is_due",
+        "is_gathering",
         "is_massaged",
         "is_plain",
         "is_unknown",
@@ -88,6 +89,8 @@ class Batch(RequestOutcome):
         """Messages that are left of them; set by `close`."""
         self.is_due = False
         """Whether it is to leave though it is neither full nor old."""
+        self.is_gathering = False
+        """Whether the end of a turn of a loop is to send it."""
         self.is_massaged = False
         self.size = 0
         """Bytes."""
@@ -120,6 +123,9 @@ class Batch(RequestOutcome):
     def result_of(self, end: int, count: int) -> Result:
         """Return the `Sent` of the messages before place `end`."""
         value = self.value
+        if type(value) is int and value and not self.holes and end <= self.places:  # as mostly
+            queue = self.queue
+            return Sent(queue.topic, queue.partition, value - self.places + end, count)
         if self.holes:
             why = self.hole_in(end - count, end)
             if why is not None:

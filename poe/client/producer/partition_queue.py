@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial
+from typing import TypeAlias
 
 from poe.client.patience import REFUSED_WAIT_MAX_S
 from poe.client.producer.accumulator import Accumulator
@@ -37,6 +38,10 @@ _GATHER_MAX_S = 0.1
 """The longest that messages wait for others before they go into the spool."""
 _SPANS = 32
 """Into so many batches what waits for `delivery_timeout_s` is divided at least."""
+
+
+CallSoon: TypeAlias = Callable[[Callable[[], object]], object]
+"""Has a loop call something in its next turn."""
 
 
 class _Storage(Enum):
@@ -161,8 +166,14 @@ class PartitionQueue:
 
     # ---- gathering ----------------------------------------------------------------------------
 
-    def add_one(self, message: bytes, *, is_due: bool) -> Delivery:
+    def add_one(
+        self, message: bytes, *, is_due: bool, call_soon: CallSoon | None = None
+    ) -> Delivery:
         """Add one plain message, to be sent at once or with its batch.
+
+        With `call_soon`, of the loop that the caller is a task of, what is due waits for the end of
+        the loop's turn while anything is under way: other tasks have messages for the same request.
+        Nothing is lost where the loop ends before: the next answer sends what is due, too.
 
         Raises:
             BufferFull, ProducerClosed: nothing was added.
@@ -189,8 +200,11 @@ class PartitionQueue:
                 is_closed = True
             elif is_due:
                 batch.is_due = True
-        if is_due or is_closed:
+        if is_closed or (is_due and (call_soon is None or not self.window.in_flight)):
             self.pump()
+        elif is_due and call_soon is not None and not batch.is_gathering:
+            batch.is_gathering = True
+            call_soon(self.pump)
         return Delivery(batch, end, 1)
 
     def add(self, messages: Messages, *, is_due: bool, is_counted: bool = False) -> list[Delivery]:

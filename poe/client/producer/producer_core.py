@@ -28,6 +28,7 @@ from poe.client.producer.batch import Batch
 from poe.client.producer.block_end import log_undelivered
 from poe.client.producer.delivery import Delivery, Outcome, callback_threads
 from poe.client.producer.instrumentation import Instrumentation
+from poe.client.producer.partition_queue import CallSoon
 from poe.client.producer.payload import parse
 from poe.client.producer.producer_options import ProducerOptions
 from poe.client.producer.topic_info import TopicState, Undelivered, WorkerInfo
@@ -281,8 +282,10 @@ class ProducerCore:
 
     # ---- calls --------------------------------------------------------------------------------
 
-    def add(self, name: bytes | str, data: object, *, is_due: bool) -> Delivery:
-        """Add the messages of a call, or raise at once.
+    def add(
+        self, name: bytes | str, data: object, *, is_due: bool, call_soon: CallSoon | None = None
+    ) -> Delivery:
+        """Add the messages of a call, or raise at once; `call_soon` as for `add_one` of a queue.
 
         Raises:
             InvalidPayload, LocalProtocolError, PickerFailed: nothing was added.
@@ -296,7 +299,7 @@ class ProducerCore:
             except (TypeError, ValueError):  # no dictionary key; maybe no name
                 queues = None
             if queues is not None and queues.only is not None:
-                return queues.only.add_one(data, is_due=is_due)
+                return queues.only.add_one(data, is_due=is_due, call_soon=call_soon)
         topic = self.topic(name)
         messages = parse(data, empty=self.takes_empty or topic.has_envelope)
         return topic.add(messages, is_due=is_due)

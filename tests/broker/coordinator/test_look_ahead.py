@@ -68,6 +68,16 @@ def test_leases_follow_one_another_as_if_each_were_looked_for(segment, limit, by
         assert reader.questions_count == -(-2000 // 1024) + 1
 
 
+def test_what_is_found_is_enough_for_a_number_of_leases(segment):
+    reader = Reader(segment)
+    assert LookAhead.question(want(0, 100)).limit == 1000
+    found = reader.find(want(0, 100))
+    while reader.questions_count == 1:
+        after = found.records.last_pointer
+        found = reader.find(want(after, 100))
+    assert found.ordinal == 1000
+
+
 def test_who_asks_for_many_messages_of_few_bytes_has_no_more_than_these_found(segment):
     reader = Reader(segment)
     found = segment.read_range(0, POINTER_MAX, 2000, 100)

@@ -1,4 +1,5 @@
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -85,6 +86,42 @@ def test_what_is_due_while_the_window_is_full_goes_together_with_the_next_answer
     link.store()
     link.answer()
     assert batches(link) == [[b"b"], [b"c", b"d", b"e"]]
+
+
+def test_what_tasks_have_to_send_in_one_turn_of_their_loop_leaves_together():
+    world = QueueWorld(in_flight=5)
+    link = world.connect()
+    turn: list[Any] = []
+    for message in (b"a", b"b", b"c"):
+        world.queue.add_one(message, is_due=True, call_soon=turn.append)
+    assert batches(link) == [[b"a"]]
+    assert len(turn) == 1
+    turn.pop()()
+    assert batches(link) == [[b"a"], [b"b", b"c"]]
+    world.queue.add_one(b"d", is_due=True, call_soon=turn.append)
+    turn.pop()()
+    assert batches(link)[-1] == [b"d"]
+
+
+def test_a_lone_task_waits_for_no_turn():
+    world = QueueWorld(in_flight=5)
+    link = world.connect()
+    turn: list[Any] = []
+    for message in (b"a", b"b"):
+        world.queue.add_one(message, is_due=True, call_soon=turn.append)
+        link.run()
+    assert batches(link) == []
+    assert turn == []
+
+
+def test_where_a_turn_never_ends_the_next_answer_sends_what_is_due():
+    world = QueueWorld(in_flight=5)
+    link = world.connect()
+    for message in (b"a", b"b", b"c"):
+        world.queue.add_one(message, is_due=True, call_soon=lambda _: None)
+    link.store()
+    link.answer()
+    assert batches(link) == [[b"b", b"c"]]
 
 
 def test_results_tell_each_call_its_own_pointer():
