@@ -100,8 +100,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what must be alone to the front: beside short tests nobody waits long for anybody."""
-    items.sort(key=lambda item: not _is_alone(item))
+    """Put what must be alone to the front: beside short tests nobody waits long for anybody.
+
+    Then comes what takes long, so that at the end no worker is left with it.
+    """
+    items.sort(key=lambda item: (not _is_alone(item), not _is_long(item)))
 
 
 def pytest_collection_finish() -> None:
@@ -122,6 +125,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 def _is_alone(item: pytest.Item) -> bool:
     return item.get_closest_marker("alone") is not None
+
+
+def _is_long(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(mark) is not None for mark in ("torture", "conformance"))
 
 
 @contextmanager

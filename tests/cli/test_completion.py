@@ -65,10 +65,12 @@ def typed(shell, home, keys, wanted, **others):
     )
     os.close(slave)
     shown, deadline_s = b"", time.monotonic() + DEADLINE_S
+    patience_s = 0.5  # that of a shell which has yet to begin; of one that completes it is longer
     try:
         while wanted not in shown and time.monotonic() < deadline_s:
             os.write(master, b"\x15" + keys)  # ^U empties the line
-            quiet_s = time.monotonic() + 4.0
+            quiet_s = time.monotonic() + patience_s
+            patience_s *= 2
             while wanted not in shown and time.monotonic() < quiet_s:
                 if select.select([master], [], [], 0.2)[0]:
                     shown += os.read(master, 65536)
