@@ -19,6 +19,7 @@ ROOT = Path(__file__).parent
 MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder there that is the user's alone
 MEMORY_FREE_MIN = 4 << 30
 """What a whole run needs by far."""
+RESERVE_MAX_BYTES = 64 << 10
 END_S = 60
 """What the end of a process may take behind its last test."""
 MARKS_OF_FILE = re.compile(r"^pytestmark = (?:\[[^]]*\]|.*)$", flags=re.MULTILINE)
@@ -151,6 +152,20 @@ def pytest_unconfigure() -> None:
     """Let no thread that a failed test has left keep its process for ever."""
     if "PYTEST_XDIST_WORKER" not in os.environ:  # those are ended by who has started them
         faulthandler.dump_traceback_later(END_S, exit=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def reserve_max_bytes() -> Iterator[int]:
+    """Let nodes of this process keep little room in reserve; the value is what they keep elsewhere.
+
+    It is 8 MiB, and in memory they are all written: that was more than half of each start.
+    """
+    from poe.storage.store import reserve  # noqa: PLC0415 - tests that are not run need none of it
+
+    with pytest.MonkeyPatch.context() as patch:
+        shipped = reserve._BYTES_MAX  # noqa: SLF001 - no option of users
+        patch.setattr(reserve, "_BYTES_MAX", RESERVE_MAX_BYTES)
+        yield shipped
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import pytest
 
 from poe.errors import StorageFull, WriteFailed
 from poe.storage import RealFiles, Store, StoreOptions
+from poe.storage.store import reserve
 from poe.storage.store.reserve import RESERVE_FILE, Reserve
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, names_in, read_all
@@ -31,7 +32,10 @@ class Failing:
 
 
 @pytest.mark.parametrize(("min_free", "size"), [(16_000, 1000), (1 << 30, 8 << 20)])
-def test_it_takes_a_part_of_what_is_to_stay_free_and_8_mib_at_most(files, min_free, size):
+def test_it_takes_a_part_of_what_is_to_stay_free_and_8_mib_at_most(
+    files, min_free, size, monkeypatch, reserve_max_bytes
+):
+    monkeypatch.setattr(reserve, "_BYTES_MAX", reserve_max_bytes)
     Reserve(files, min_free).make()
     assert files.open(RESERVE_FILE, "r").size() == size
 
