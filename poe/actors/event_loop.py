@@ -20,6 +20,14 @@ except ImportError:  # no uvloop on this platform
     from asyncio import new_event_loop  # type: ignore[assignment]  # the same for our purposes
 
 
+_ROUND_S = 0.001
+"""How much of large replies is sent before the loop looks at everybody again."""
+_ARRIVAL_S = 0.00025
+"""The same of what is done for those who only arrive: about one step of a handshake."""
+_ARRIVALS_SHARE = 1 / 3
+"""What they get of the time that everybody else takes, where that is more: a quarter of the whole,
+so that a client gets in however busy others keep the loop."""
+
 _END_S = 1.0
 """How long tasks may take to end when the loop has been stopped."""
 _LAST_S = 0.01
@@ -35,7 +43,10 @@ class EventLoop:
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop = new_event_loop()
-        self.turns = Turns(self.loop.call_soon)
+        self.turns = Turns(self.loop.call_soon, _ROUND_S)
+        """Of those who are served."""
+        self.arrivals = Turns(self.loop.call_soon, _ARRIVAL_S, _ARRIVALS_SHARE)
+        """Of those who are not served yet, which are dear, and thousands may come at once."""
         self.thread_ident = 0
         self.is_ending = False
         """It was stopped: what runs comes to its end, and nothing new is to begin."""

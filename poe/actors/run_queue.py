@@ -91,8 +91,8 @@ class Watch(Protocol):
         """Return that of the socket."""
         ...
 
-    def pause(self) -> None:
-        """Stop telling; twice is harmless."""
+    def tell_in_vain(self) -> None:
+        """Note that the actor was busy; stop telling if that is so again and again."""
 
 
 class RunQueue:
@@ -189,16 +189,14 @@ class RunQueue:
     def tell_readable(self, watch: Watch, message: object) -> None:
         """Send an actor that something has come for its socket, and let the actors run.
 
-        Called by the event loop, as long as there is something to receive. The watch of a busy
-        actor is paused: the kernel's buffers then slow the peer down.
+        Called by the event loop, as long as there is something to receive. The watch of an actor
+        that stays busy is paused: the kernel's buffers then slow the peer down.
         """
         assert self._wakefulness is not None
         self._wakefulness.note_input(watch.descriptor)
         cell = watch.cell
         if cell.blocked_by is not None and cell.is_busy:
-            # Only now: most peers say nothing before they have their answer, and off and on the
-            # loop again costs 5 us.
-            watch.pause()
+            watch.tell_in_vain()
             return
         self.enter()
         try:

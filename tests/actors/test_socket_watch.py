@@ -66,6 +66,26 @@ def test_a_paused_watch_tells_nothing_until_it_is_resumed(live, pair):
     live.stop(ref)
 
 
+def test_the_watch_of_an_actor_that_stays_busy_is_paused(live, pair):
+    """Else the loop would have something to tell for ever, and never sleep."""
+    ours, theirs = pair
+    ref = live.start(Receiver, ours)
+    watch = live.get_state(ref)["watch"]
+    fill(ours)
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(live.call(ref, 30.0, timeout_s=30.0)))
+    thread.start()
+    wait_until(lambda: watch.cell.is_busy)
+    theirs.send(b"hello")
+    wait_until(lambda: watch.is_paused)
+    drain(theirs)
+    thread.join()
+    on_loop(live, watch.resume)
+    wait_until(lambda: live.get_state(ref)["received"] == b"hello")
+    assert answers == [True]
+    live.stop(ref)
+
+
 def test_an_actor_waits_until_the_peer_has_made_room(live, pair):
     ours, theirs = pair
     ref = live.start(Receiver, ours)

@@ -299,7 +299,7 @@ class Connection(GenServer):
         """Shake hands as far as the client has got; who is through is served from now on."""
         try:
             # A handshake is dear: thousands who come at once take turns with each part of it.
-            await self._watch.wait_turn()
+            await self._watch.wait_arrival_turn()
             arrival.shake_hands()
             while arrival.step is HandshakeStep.SEND:
                 if not await self._watch.wait_writable(arrival.timeout_s):

@@ -62,8 +62,10 @@ ACCEPTORS_COUNT = 10
 TLS_ACCEPTORS_COUNT = 2
 """Fewer: what comes after the accept takes longer, and others are to be served between."""
 
-_ACCEPTS_PER_TURN = 16
-_TLS_ACCEPTS_PER_TURN = 4
+_ACCEPTS_MAX = 4
+"""Clients that an acceptor takes before it hears what else it was told, such as to end."""
+_REFUSALS_MAX = 16
+"""Clients that it turns away at once where there is no descriptor for them."""
 _PAUSE_S = 0.2
 _FILES_RESERVED = 16
 """Descriptors that clients leave to segments: what one needs to be opened, a few times over."""
@@ -360,11 +362,6 @@ class Door:
     tls: TlsWay | None = None
     """None: in plaintext."""
 
-    @property
-    def accepts_per_turn(self) -> int:
-        """How many clients an acceptor takes before others have their turn."""
-        return _ACCEPTS_PER_TURN if self.tls is None else _TLS_ACCEPTS_PER_TURN
-
     def refuse(self, client: socket.socket, refusal: PoeError) -> None:
         """Tell a client why it is not served, where it would understand that.
 
@@ -399,16 +396,18 @@ class Acceptor(GenServer):
         self._spare = spare
 
     async def handle_info(self, message: Any) -> None:  # noqa: ANN401
-        """Accept what is there, a few at a turn so that clients already served go on."""
+        """Accept what is there, one at a turn so that clients already served go on."""
         if message is _CLOSE_OLDEST:
             self._close_oldest()
             return
         if message is not READABLE:
             super().handle_info(message)
             return
-        for _ in range(self._door.accepts_per_turn):
+        for _ in range(_ACCEPTS_MAX):
+            # The first without a turn: mostly nobody is there, as another acceptor was faster.
             if not await self._accept():
                 break
+            await self._watch.wait_arrival_turn()
         self._watch.resume()
 
     async def terminate(self, reason: Reason) -> None:
@@ -503,7 +502,7 @@ class Acceptor(GenServer):
         """Without a descriptor to serve them, tell the clients that wait, and close them."""
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         with contextlib.suppress(OSError):  # nobody waits any more, or one has gone meanwhile
-            for _ in range(_ACCEPTS_PER_TURN):
+            for _ in range(_REFUSALS_MAX):
                 with self._spare.lent():
                     self._turn_away(self._listening.accept()[0], limit)
 
