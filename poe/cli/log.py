@@ -22,6 +22,8 @@ class LineFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """Escape control characters of the message; the traceback is added after this."""
         line = super().formatMessage(record)
+        if line.isprintable():
+            return line
         return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], line)
 
 

@@ -22,6 +22,8 @@ _logger = logging.getLogger(LOGGER)
 
 def audit(event: str, **fields: Value | list[str]) -> None:
     """Write one event; `fields` are never secrets, and no messages."""
+    if not _logger.isEnabledFor(logging.INFO):
+        return
     shown = {key: _shown(value) for key, value in fields.items()}
     _logger.info("%s", json.dumps({"event": event, **shown}))
 

@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ def listeners(port: int) -> Iterator[Listener]:
                 yield Listener(address, int(user))
 
 
+@lru_cache(maxsize=1024)
 def is_loopback(address: str) -> bool:
     """Return whether this machine alone can reach an address, which is given as a number.
 

@@ -87,4 +87,6 @@ class Identity:
                     is_known, expires_s = found[1].sha256 == sha256, found[1].expires_s
             case PeerCertificate(names):
                 is_known = user is not None and users.by_certificate(names) is user
-        return replace(self, expires_s=expires_s) if is_known else None
+        if not is_known:
+            return None
+        return self if expires_s == self.expires_s else replace(self, expires_s=expires_s)

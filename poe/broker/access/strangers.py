@@ -10,6 +10,7 @@ takes that away: else a guesser would wait for nothing, and only begin anew.
 
 import ipaddress
 from collections.abc import Hashable, Iterable
+from functools import lru_cache
 
 from poe.actors import ActorRef
 
@@ -111,9 +112,11 @@ def _oldest(crowd: Iterable[Place], until_s: float, *, and_kept: bool = False) -
     return next(free, old[0] if old and and_kept else None)
 
 
+@lru_cache(maxsize=1024)
 def network_of(address: str) -> Hashable:
     """Return what counts as one address: of IPv6 the /64, which one machine has all of."""
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address):
-        return found.ipv4_mapped or found.packed[:8]
-    return found
+        mapped = found.ipv4_mapped
+        return found.packed[:8] if mapped is None else mapped.packed
+    return found.packed
