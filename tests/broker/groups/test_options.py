@@ -1,7 +1,5 @@
 """What a group may be called, and be."""
 
-from typing import Any
-
 import pytest
 
 from poe.broker.groups.membership import MemberInfo
@@ -96,7 +94,6 @@ def test_members_that_are_refused(changed):
 
 @pytest.mark.parametrize("name", GroupOptions().as_map())
 def test_what_a_refusal_says_is_allowed(name):
-    wrong: dict[str, Any] = {name: object()}
     with pytest.raises(OptionError) as refused:
         GroupOptions.from_map({name: object()})
     assert "none" not in str(refused.value)
