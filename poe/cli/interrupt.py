@@ -28,21 +28,22 @@ class Interrupt:
         self.number: int | None = None
         self.is_held = False
         self._handlers_before: dict[int, Callable[[int, FrameType | None], object] | int] = {}
-        self._again: threading.Timer | None = None
+        self._is_left = threading.Event()
+        self._is_in_hook = False
 
     def __enter__(self) -> Self:
         for number in _NUMBERS:
             # None stands for a handler that was not set from Python, and could not be restored.
             if signal.getsignal(number) not in {signal.SIG_IGN, None}:
                 self._handlers_before[number] = signal.signal(number, self._take)  # type: ignore[assignment]  # not None, as just asked
+        self._is_left.clear()
         self._hook_before = sys.unraisablehook
         sys.unraisablehook = self._take_again
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.unraisablehook = self._hook_before
-        if self._again is not None:
-            self._again.cancel()
+        self._is_left.set()
         for number, handler in self._handlers_before.items():
             signal.signal(number, handler)
         self._handlers_before.clear()
@@ -73,9 +74,20 @@ class Interrupt:
             self._hook_before(ignored)
             return
         self.number = None  # it comes as the first one does
-        ask = (threading.main_thread().ident, number)
-        self._again = threading.Timer(_AGAIN_S, signal.pthread_kill, ask)
-        self._again.start()
+        self._is_in_hook = True
+        threading.Thread(target=self._send, args=(number,)).start()
+        self._is_in_hook = False
+
+    def _send(self, number: int) -> None:
+        """Send the main thread a signal once it has left the hook, where it would be lost again."""
+        is_in_hook = True
+        while is_in_hook:
+            is_in_hook = self._is_in_hook
+            if self._is_left.wait(_AGAIN_S):
+                return
+        main = threading.main_thread().ident
+        assert main is not None
+        signal.pthread_kill(main, number)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         del frame

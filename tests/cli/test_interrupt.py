@@ -89,10 +89,14 @@ def test_nothing_is_loaded_before_ctrl_c_is_taken():
     assert loaded <= {"poe", "poe.cli", "__future__"}
 
 
-def test_ctrl_c_where_python_ignores_what_is_raised_comes_again():
-    program = """
-import signal, time, weakref
+@pytest.mark.parametrize("held_up_s", [0, 0.1])
+def test_ctrl_c_where_python_ignores_what_is_raised_comes_again(held_up_s):
+    program = f"""
+import signal, threading, time, weakref
 from poe.cli.interrupt import Interrupt
+
+start = threading.Thread.start
+threading.Thread.start = lambda self: (start(self), time.sleep({held_up_s}))
 
 class Thing: ...
 
