@@ -196,7 +196,6 @@ def test_bytes_with_gaps_between_them_are_joined():
     assert split(join_batch(columns, SIZE_MAX)) == [b"ad", b"be", b"cf"]
     mixed: list[Any] = [b"a", memoryview(b"b-c-")[::2]]
     assert split(join_batch(mixed, SIZE_MAX)) == [b"a", b"bc"]
-    assert split(join_batch(iter(mixed), SIZE_MAX)) == [b"a", b"bc"]
 
 
 @given(EQUAL_MESSAGES)
