@@ -95,7 +95,7 @@ class GroupSource:
         self._units: dict[bytes, _Unit] = {}
         self._turns: Turns[PartitionReader] = Turns()
         self._turning: asyncio.Task[Turn[PartitionReader] | None] | None = None
-        # The last two: one may be in hand, and one wait to be.
+        # Up to two: one may be in hand, and one wait to be.
         self._fetches: list[_Fetch] = []
         self._news = asyncio.Event()
         self._failure: PoeError | None = None
@@ -272,7 +272,8 @@ class GroupSource:
 
     def _fetched(self, unit: _Unit, fetched: Fetched) -> Fetched:
         fetched = fetched._replace(topic=unit.topic)
-        self._fetches = [*self._fetches[-1:], _Fetch(fetched, unit, unit.fetched)]
+        in_hand = [each for each in self._fetches if each.fetched is self._hand.fetched]
+        self._fetches = [*in_hand, _Fetch(fetched, unit, unit.fetched)]
         unit.fetched = fetched.pointers[-1]
         return fetched
 

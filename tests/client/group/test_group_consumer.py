@@ -212,6 +212,23 @@ def test_who_takes_over_asks_for_nothing_but_messages(node, member, monkeypatch)
     assert asked == ["group_leave"]
 
 
+def test_what_may_not_be_handed_out_any_more_keeps_nothing_of_what_follows(
+    node, member, monkeypatch
+):
+    """As where its unit goes to another member while its reader is busy."""
+    admit, asked = GroupSource.admit, []
+
+    async def admit_others(source, fetched):
+        asked.append(fetched)
+        return len(asked) != 2 and await admit(source, fetched)
+
+    monkeypatch.setattr(GroupSource, "admit", admit_others)
+    last = node.put_many("t", [b"%d" % number for number in range(25)])
+    with member(batch=1) as reader:
+        assert values(reader) == [b"%d" % number for number in (*range(10), *range(20, 25))]
+    assert positions(node) == {b"t": last}
+
+
 def test_a_unit_waits_for_what_is_in_hand_before_another_member_has_it(node, member):
     topics = ["a", "b"]
     for topic in topics:
