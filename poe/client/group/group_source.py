@@ -24,12 +24,13 @@ from poe.client.consumer.turns import Turn, Turns
 from poe.client.group.membership import MemberInfo, Membership, Reach, senseless
 from poe.client.local_server import AnyServer
 from poe.client.server_order import ServerOrder
-from poe.errors import PoeError, PropertyMismatch
+from poe.errors import GroupFenced, PoeError, PropertyMismatch
 
 _log = logging.getLogger(__name__)
 
 _LOOK_S = 2.0
 """A group looks for partitions at heartbeats, and no more than once within this."""
+_UNKNOWN = -1
 
 
 class _Unit:
@@ -46,6 +47,7 @@ class _Unit:
         the first where there was none."""
         self.dealt = begin
         self.committed = begin
+        """What the group knows; `_UNKNOWN` while it is being told, or where that has failed."""
         self.is_leaving = False
         self.is_free = asyncio.Event()
         """Set while no message of it is in somebody's hands."""
@@ -138,8 +140,7 @@ class GroupSource:
                 turn = await self._next_turn()
             except PropertyMismatch as error:
                 # Its topic was made, maybe anew, with other partitions: the group tells of them.
-                limit_s = _LOOK_S + 2 * self._membership.beat_s
-                if error.name != "partitions" or not await self._has_news(limit_s):
+                if error.name != "partitions" or not await self._has_news(self._patience_s()):
                     raise
                 continue
             if turn is not None:
@@ -156,10 +157,14 @@ class GroupSource:
             PoeError: they were to be committed before, and could not be.
         """
         unit = next(each.unit for each in self._fetches if each.fetched is fetched)
+        last = fetched.pointers[-1]
         if self._options.commit == "before" and self._is_owned(unit):
-            unit.dealt = fetched.pointers[-1]
-            await self._commit((unit,))
-            return unit.committed == unit.dealt and self._is_owned(unit)
+            self._news.clear()
+            try:
+                await self._tell({unit: last})
+            except GroupFenced:  # it joins anew, and others may have the unit by now
+                await self._has_news(self._patience_s())
+            return unit.committed == last and self._is_owned(unit)
         return self._is_owned(unit)
 
     def note_dealt(self) -> None:
@@ -262,6 +267,10 @@ class GroupSource:
         are_there = not all(unit.is_leaving for unit in self._units.values())
         return not are_there and await self._has_news(self._membership.beat_s)
 
+    def _patience_s(self) -> float:
+        """Return how long to wait for news that are to come."""
+        return _LOOK_S + 2 * self._membership.beat_s
+
     async def _has_news(self, limit_s: float | None) -> bool:
         try:
             async with asyncio.timeout(limit_s):
@@ -363,9 +372,13 @@ class GroupSource:
             _log.warning("group %s: nothing is committed: %s", self._options.group, error)
 
     async def _commit(self, units: Iterable[_Unit], data: bytes = b"") -> dict[bytes, int]:
-        sent = _uncommitted(units, data)
+        return await self._tell(_uncommitted(units, data), data)
+
+    async def _tell(self, sent: Mapping[_Unit, int], data: bytes = b"") -> dict[bytes, int]:
         if not sent:
             return {}
+        for unit in sent:
+            unit.committed = _UNKNOWN
         said = self._said(sent, data)
         told: dict[bytes, int] = await self._membership.ask("group_commit", **said)
         for unit, pointer in sent.items():

@@ -212,6 +212,48 @@ def test_who_takes_over_asks_for_nothing_but_messages(node, member, monkeypatch)
     assert asked == ["group_leave"]
 
 
+async def test_what_was_committed_before_and_not_handed_out_is_another_members(node, monkeypatch):
+    """Its reader has given up while the group was told."""
+    node.put_many("t", VALUES)
+    is_committed = asyncio.get_running_loop().create_future()
+    ask = Membership.ask
+
+    async def commit(membership, op, **said):
+        told = await ask(membership, op, **said)
+        if op == "group_commit":
+            is_committed.get_loop().call_soon_threadsafe(is_committed.set_result, None)
+            await asyncio.Event().wait()
+        return told
+
+    options = {"group": "billing", "commit": "before"}
+    with monkeypatch.context() as patch:
+        patch.setattr(Membership, "ask", commit)
+        async with AsyncConsumer(url(node), "t", **options) as reader:
+            reading = asyncio.create_task(reader.receive())
+            await asyncio.wait_for(is_committed, 20)
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+    async with AsyncConsumer(url(node), "t", **options) as reader:
+        assert [each.value for each in await reader.receive()] == VALUES
+
+
+def test_a_member_that_commits_before_joins_anew_when_it_is_known_no_more(
+    node, member, monkeypatch
+):
+    node.put_many("t", VALUES)
+    ask, refused = Membership.ask, []
+
+    async def commit(membership, op, **said):
+        if op == "group_commit" and not refused:
+            refused.append(op)
+            await ask(membership, "group_leave")  # as where the group has given it up
+        return await ask(membership, op, **said)
+
+    monkeypatch.setattr(Membership, "ask", commit)
+    assert values(member(commit="before")) == VALUES
+    assert refused
+
+
 def test_what_may_not_be_handed_out_any_more_keeps_nothing_of_what_follows(
     node, member, monkeypatch
 ):
