@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
+from poe.errors import PoeError
+
 T = TypeVar("T")
 
 _NEXT_S = 0.25
@@ -21,7 +23,7 @@ async def at_first_address(host: str, port: int, connect: Callable[[str, int], A
 
     Raises:
         OSError, UnicodeError, OverflowError: it is no name, or no port.
-        Exception: as `connect` at the last address, where it has failed at all of them.
+        Exception: as `connect`, where it has failed at all of them: a `PoeError`, or the last one.
     """
     find = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
@@ -33,5 +35,6 @@ async def at_first_address(host: str, port: int, connect: Callable[[str, int], A
         return await attempts[0]()
     made, _, errors = await staggered_race(attempts, _NEXT_S)
     if made is None:
-        raise errors[-1] or OSError
+        # What somebody there has answered tells more than that nobody listens elsewhere.
+        raise next((each for each in errors if isinstance(each, PoeError)), errors[-1]) or OSError
     return made  # type: ignore[no-any-return]  # what `connect` returns

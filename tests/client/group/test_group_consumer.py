@@ -241,7 +241,8 @@ def test_a_member_that_commits_before_joins_anew_when_it_is_known_no_more(
     node, member, monkeypatch
 ):
     node.put_many("t", VALUES)
-    ask, refused = Membership.ask, []
+    ask = Membership.ask
+    refused: list[str] = []
 
     async def commit(membership, op, **said):
         if op == "group_commit" and not refused:
