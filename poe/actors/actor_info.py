@@ -70,6 +70,16 @@ def actor_info(ref: LoopAddress, queued: Mapping[object, int]) -> ActorInfo:
     return ActorInfo(kind, cell.name, _state(cell), awaits, waiting)
 
 
+def is_at_rest(ref: LoopAddress, queued: Mapping[object, int]) -> bool:
+    """Return whether an actor is running, and no message for it is to be seen; as `actor_info`.
+
+    Of many alike ones it is asked first, since it makes nothing.
+    """
+    cell = ref.cell
+    is_ready = cell.instance is not None and cell.blocked_by is None and cell not in queued
+    return is_ready and isinstance(cell, ServerCell) and cell.stop is None and not cell.mailbox
+
+
 def _state(cell: ServerCell) -> ActorState:
     if cell.stop is not None:
         return ActorState.STOPPING

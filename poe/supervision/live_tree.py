@@ -5,13 +5,21 @@ disturbs nobody, and shows a supervisor that is busy with a start as such instea
 `render_tree` is a pure function, so that rows may come from another process.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
 from poe.actors.actor_cell import LoopAddress
-from poe.actors.actor_info import ActorInfo, ActorState, actor_info, queued_messages, role_of
+from poe.actors.actor_info import (
+    ActorInfo,
+    ActorState,
+    actor_info,
+    is_at_rest,
+    queued_messages,
+    role_of,
+)
 from poe.actors.server_cell import ServerCell
 from poe.errors.short_text import printable, short_repr
 from poe.supervision.api import ChildInfo
@@ -147,7 +155,13 @@ def _sum_up(
 ) -> Iterator[ChildInfo | TreeRow]:
     """List children of which there is something to tell, and sum up the others."""
     sums: dict[tuple[str, str, str], tuple[int, int, int]] = {}
+    at_rest: Counter[type] = Counter()
     for child in children:
+        ref = child.ref
+        is_plain = child.kind is ChildKind.WORKER and not child.restarts
+        if is_plain and isinstance(ref, LoopAddress) and is_at_rest(ref, queued):
+            at_rest[type(ref.cell.instance)] += 1
+            continue
         seen = _look(child, queued)
         is_plain = seen.state == ActorState.RUNNING and child.kind is ChildKind.WORKER
         if listed_max and not (is_plain and not seen.mailbox_length and not child.restarts):
@@ -157,6 +171,10 @@ def _sum_up(
             key = seen.actor, child.kind, seen.state
             count, messages, restarts = sums.get(key, (0, 0, 0))
             sums[key] = count + 1, messages + seen.mailbox_length, restarts + child.restarts
+    for actor_class, at_rest_count in at_rest.items():
+        key = actor_class.__name__, ChildKind.WORKER, ActorState.RUNNING
+        count, messages, restarts = sums.get(key, (0, 0, 0))
+        sums[key] = count + at_rest_count, messages, restarts
     for (actor, kind, state), (count, messages, restarts) in sums.items():
         yield TreeRow(
             depth=0,

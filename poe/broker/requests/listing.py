@@ -108,8 +108,8 @@ def _told(permissions: Permissions, topics: list[bytes]) -> list[bytes]:
 
 
 def may_tell(permissions: Permissions, topic: bytes) -> bool:
-    """Return whether somebody may know of a topic."""
-    return permissions.may(Need.of_topic("describe", topic))
+    """Return whether somebody may know of a topic; asked of each in a listing."""
+    return permissions is ALL_PERMISSIONS or permissions.may(Need.of_topic("describe", topic))
 
 
 async def describe_all(actor: GenServer, routes: RoutingTable) -> list[tuple[bytes, SegmentRows]]:

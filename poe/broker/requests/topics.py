@@ -234,8 +234,10 @@ async def _names(
             begin = at
             while at < len(described) and described[at] <= names[-1]:
                 at += 1
-            free = {each for each in names if _is_own(properties, each)}
-            yield sorted(free.union(described[begin:at]))
+            free = names
+            if properties.described_count:  # else none is a partition of another
+                free = [each for each in names if _is_own(properties, each)]
+            yield sorted({*free, *described[begin:at]})
     while page := list(islice(described, at, at + _PAGE_COUNT)):
         at += len(page)
         yield page

@@ -15,6 +15,7 @@ from poe.client.url import parse_url
 from poe.errors import AuthenticationFailed, ConnectFailed, PoeError
 from poe.gateway.console.history import History, Told
 from poe.gateway.console.lags import BROKEN, Lags
+from poe.gateway.console.together import Together
 from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.options import GatewayOptions
 from poe.security.entry import Entry
@@ -37,6 +38,7 @@ class Look:
         timeout_s: how long an answer may take.
         history: what the node has done lately.
         lags: how far groups are behind.
+        together: what several tabs ask at the same time.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Look:
         self._is_closed = False
         self.history = history
         self.lags = Lags()
+        self.together = Together()
 
     @asynccontextmanager
     async def node(self) -> AsyncIterator[AsyncSocket]:

@@ -11,7 +11,8 @@ from poe.client.async_socket import AsyncSocket
 from poe.errors import PoeError, UnknownTopic
 from poe.gateway.console.lags import Lagging, of_topic, tolerant
 from poe.gateway.console.level import Level
-from poe.gateway.console.visit import Row, Visit, named, paged, pointer_of, safe
+from poe.gateway.console.look import Look
+from poe.gateway.console.visit import Paged, Row, Visit, named, paged, pointer_of, safe
 from poe.gateway.http.body import properties_in
 from poe.gateway.http.group_fields import name_text, told_of
 from poe.gateway.http.refusal import refuse
@@ -30,9 +31,14 @@ _PRODUCERS_MAX: Final = 200
 async def get_topics(visit: Visit) -> object:
     """Return a page of topics; what one has is looked up for those alone that are shown."""
     asked = paged(visit, "name", "rate")
-    history = visit.look.history
-    lags = await visit.look.lags.ask(visit.node)
-    async with visit.node() as connection:
+    look = visit.look
+    return await look.together.ask(("topics", asked), lambda: _page_of_topics(look, asked))
+
+
+async def _page_of_topics(look: Look, asked: Paged) -> object:
+    history = look.history
+    lags = await look.lags.ask(look.node)
+    async with look.node() as connection:
         wanted = asked.filter.casefold()
         names = await connection.topic_names()
         rates = rates_by_topic(history.topic_rates(), names)
