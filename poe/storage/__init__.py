@@ -23,13 +23,7 @@ from poe.storage.archive import (
 from poe.storage.clock import Clock, SystemClock
 from poe.storage.files import Files, FileSlice, FolderEntry, IndexedSlice, Mode, OpenFile
 from poe.storage.formats.receipt_file import PLACE_UNKNOWN, PutKey
-from poe.storage.formats.record import (
-    Messages,
-    RecordBatch,
-    decode_boundary,
-    decode_entry,
-    decode_records,
-)
+from poe.storage.formats.record import Messages, RecordBatch, decode_entry, decode_records
 from poe.storage.formats.store_meta import Event, read_store_id
 from poe.storage.real_files import RealFiles
 from poe.storage.segment.producers import PRODUCER_BYTES, LastPut, Producers
@@ -97,7 +91,6 @@ __all__ = [
     "check_foreign",
     "check_properties",
     "check_segments",
-    "decode_boundary",
     "decode_entry",
     "decode_records",
     "foreign_locks",

@@ -11,7 +11,7 @@ from weakref import ref
 from poe.broker.appendix.message import GetRange
 from poe.broker.groups.lease import Sought
 from poe.record import ENTRY_BYTES
-from poe.storage import FileSlice, IndexedSlice, OpenFile, decode_boundary, decode_entry
+from poe.storage import FileSlice, IndexedSlice, OpenFile, decode_entry
 
 _COUNT = 1024
 """Messages that are looked for at most, where fewer are wanted."""
@@ -58,9 +58,10 @@ class _Found:
     def _boundary(self, number: int) -> tuple[int, int]:
         """Return the pointer of the message before one, and where that message ends."""
         at = number * ENTRY_BYTES
+        last, _ = decode_entry(self.entries[at - ENTRY_BYTES : at])
         if number == self.count:
-            return decode_entry(self.entries[at - ENTRY_BYTES :])[0], self.end
-        return decode_boundary(self.entries[at - ENTRY_BYTES : at + ENTRY_BYTES])
+            return last, self.end
+        return last, decode_entry(self.entries[at : at + ENTRY_BYTES])[1]
 
 
 class LookAhead:

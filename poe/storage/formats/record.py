@@ -161,12 +161,6 @@ def decode_entry(entry: bytes) -> tuple[int, int]:
     return number >> OFFSET_BITS, number & OFFSET_MAX
 
 
-def decode_boundary(entries: bytes) -> tuple[int, int]:
-    """Decode two entries that follow each other into (pointer of the first, where that ends)."""
-    number = int.from_bytes(entries, "big")
-    return number >> (8 * ENTRY_BYTES + OFFSET_BITS), number & OFFSET_MAX
-
-
 class RecordBatch(Sequence[memoryview]):
     """Messages that are the records of another segment already, and get other pointers.
 
