@@ -20,6 +20,8 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder there that is th
 MEMORY_FREE_MIN = 4 << 30
 """What a whole run needs by far."""
 RESERVE_MAX_BYTES = 64 << 10
+YOUNG_MAX = 50_000
+"""Objects that are looked through for garbage at a time, as in mappings: 700 cost an eighth."""
 END_S = 60
 """What the end of a process may take behind its last test."""
 MARKS_OF_FILE = re.compile(r"^pytestmark = (?:\[[^]]*\]|.*)$", flags=re.MULTILINE)
@@ -109,9 +111,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what lives until the end out of each collection of garbage that a test asks for."""
+    """Keep what lives until the end out of each collection of garbage, and have few of them."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(YOUNG_MAX)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
