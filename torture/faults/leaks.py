@@ -24,7 +24,7 @@ def _trial(run: Run, trial: Trial, do, options) -> None:  # type: ignore[no-unty
         do(server, max(run.count // 5, 50))
         descriptors_count, rss_bytes = _settled(server, 2)
         do(server, run.count)
-        now_count, now_bytes = _settled(server, 10, descriptors_count, rss_bytes + _RSS_MAX_BYTES)
+        now_count, now_bytes = _settled(server, 5, descriptors_count, rss_bytes + _RSS_MAX_BYTES)
         name = getattr(do, "__name__", "").removeprefix("_")
         run.measure(f"{name}_grown_bytes", now_bytes - rss_bytes)
         trial.expect(
