@@ -149,7 +149,9 @@ def tabs(shown: Console) -> Iterator[None]:
                 raise RuntimeError(msg)
         finally:
             for stream in streams:
-                stream.sock.shutdown(socket.SHUT_RDWR)
+                if stream.sock is not None:
+                    with contextlib.suppress(OSError):  # it has ended
+                        stream.sock.shutdown(socket.SHUT_RDWR)
 
 
 def watch(shown: Console, stream: http.client.HTTPResponse) -> None:

@@ -77,8 +77,9 @@ def _no_fence(patch: Any) -> None:
 def _floor_jumps(patch: Any) -> None:
     """Take what is acknowledged last for done up to there."""
 
-    def finish(self: Any, _after: int, last: int) -> None:
+    def finish(self: Any, _after: int, last: int) -> int:
         self.floor = max(self.floor, last)
+        return 0
 
     patch(Progress, "finish", finish)
 
@@ -201,11 +202,15 @@ def _answer_first(patch: Any) -> None:
     """Answer before a change is written, which comes when there are some."""
     write = Group._write
 
-    async def write_later(self: Any) -> None:
+    def begin_later(self: Any) -> None:
+        self._unwritten += self._state.take_changes()
+
+    async def write_later(self: Any, *_: Any, **_named: Any) -> None:
         self._unwritten += self._state.take_changes()
         if len(self._unwritten) > _LATER_COUNT:
             await write(self)
 
+    patch(Group, "_begin_write", begin_later)
     patch(Group, "_write", write_later)
 
 
@@ -224,15 +229,15 @@ def _old_snapshot(patch: Any) -> None:
 
 def _lease_to_two(patch: Any) -> None:
     """Hand the same messages out to whoever asks."""
-    leased = Shared.leased
+    hand_out = Shared.hand_out  # `leased` calls it, too
 
     def lease(self: Any, want: Any, *rest: Any) -> Lease | None:
-        made = leased(self, want, *rest)
+        made = hand_out(self, want, *rest)
         if made is not None and want.returned is None:
             self._progress[want.unit].next = want.after
         return made
 
-    patch(Shared, "leased", lease)
+    patch(Shared, "hand_out", lease)
 
 
 def _forget_done(patch: Any) -> None:

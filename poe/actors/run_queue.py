@@ -92,7 +92,7 @@ class Watch(Protocol):
         ...
 
     def tell_in_vain(self) -> None:
-        """Note that the actor was busy; stop telling if that is so again and again."""
+        """Note that the actor was busy; stop telling at each eighth time."""
 
 
 class RunQueue:
@@ -190,7 +190,7 @@ class RunQueue:
         """Send an actor that something has come for its socket, and let the actors run.
 
         Called by the event loop, as long as there is something to receive. The watch of an actor
-        that stays busy is paused: the kernel's buffers then slow the peer down.
+        that is busy is paused at the eighth time: the kernel's buffers then slow the peer down.
         """
         assert self._wakefulness is not None
         self._wakefulness.note_input(watch.descriptor)

@@ -65,10 +65,16 @@ class SocketWatch:
         self._loop.add_reader(self.descriptor, self._run_queue.tell_readable, self, READABLE)
 
     def tell_in_vain(self) -> None:
-        """Note that the actor was busy; stop telling if that is so again and again."""
+        """Note that the actor was busy; at each eighth time stop telling."""
         self._vain_count += 1
         if self._vain_count >= _VAIN_MAX:
             self.pause()
+
+    def tell_anew(self) -> None:
+        """Have told once more what a busy actor was told in vain: a reset is told but once."""
+        if self._vain_count:
+            self.pause()
+            self.resume()
 
     def pause(self) -> None:
         """Stop telling; twice is harmless."""

@@ -86,6 +86,25 @@ def test_the_watch_of_an_actor_that_stays_busy_is_paused(live, pair):
     live.stop(ref)
 
 
+def test_what_a_busy_actor_was_told_in_vain_is_told_anew(live, pair):
+    """The loop tells of a reset but once."""
+    ours, _ = pair
+    ref = live.start(Receiver, ours)
+    watch = live.get_state(ref)["watch"]
+    listened = []
+
+    def tell():
+        watch.resume = lambda: listened.append("again")
+        watch.tell_anew()
+        watch.tell_in_vain()
+        watch.tell_anew()
+        watch.tell_anew()
+
+    on_loop(live, tell)
+    wait_until(lambda: listened == ["again"])
+    live.stop(ref)
+
+
 def test_an_actor_waits_until_the_peer_has_made_room(live, pair):
     ours, theirs = pair
     ref = live.start(Receiver, ours)

@@ -127,6 +127,17 @@ def test_who_numbers_puts_is_known_when_the_segment_that_tells_of_them_goes(disk
     behind.append([b"b"], NOW, (PUT_ID[0], 0, 1))
 
 
+def test_where_nothing_goes_nothing_is_kept(disk):
+    store = Store.open(disk.files())
+    store.create_segment(b"t", NOW).append([b"a"], NOW, PUT_ID)
+    behind = store.create_segment(b"t", NOW + STEP)
+    disk.files().unlink(f"{behind.path}_seq")
+    store = end(disk, store, "kill")
+    disk.failing.fail(0, errno.EIO, is_for_ever=True)
+    store.note_removal(b"t", [])
+    disk.failing.heal()
+
+
 def test_what_tells_of_who_numbers_puts_stays_where_that_cannot_be_kept(disk):
     store = Store.open(disk.files())
     store.create_segment(b"t", NOW).append([b"a"], NOW, PUT_ID)

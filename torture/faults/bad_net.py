@@ -45,8 +45,9 @@ def _trial(run: Run, trial: Trial, network: Network) -> None:
         trial.expect(is_true=served_s <= _SERVED_MAX_S, otherwise=f"served after {served_s:.2f} s")
         counts = [producer.acked_count for producer in producers]
         for producer, count in zip(producers, counts, strict=True):
-            while producer.acked_count == count and time.monotonic() < healed_s + _GOES_ON_MAX_S:
-                if producer.is_gone:
+            end_s = healed_s + _GOES_ON_MAX_S
+            while producer.acked_count == count and not producer.is_gone:
+                if time.monotonic() > end_s:
                     break
                 producer.join(0.01)
             goes_on = producer.acked_count > count and not producer.is_gone

@@ -368,6 +368,7 @@ class Connection(GenServer):
             ending = self._give_up(error)
             return await ending if isinstance(ending, Coroutine) else ending
         self._deadline.quiet_parts = 0  # a long poll is no silence of the peer's
+        self._watch.tell_anew()
         self._await_more()
         return None
 

@@ -405,7 +405,8 @@ class Acceptor(GenServer):
             return
         for _ in range(_ACCEPTS_MAX):
             # The first without a turn: mostly nobody is there, as another acceptor was faster.
-            if not await self._accept():
+            # Nor any where the node stops: `terminate` takes all who are left at once.
+            if self._shared.routes.is_closing or not await self._accept():
                 break
             await self._watch.wait_arrival_turn()
         self._watch.resume()

@@ -1,8 +1,8 @@
 """The peer of a connection: what is received from one client's socket, and sent to it.
 
-In plaintext the connection calls the socket itself, and records leave by `sendfile`. Over TLS they
-are read, and encrypted record by record. Whoever uses a peer need not know which it is, but for one
-thing: what lies decrypted in OpenSSL is nothing that the event loop would tell.
+In plaintext the connection calls the socket itself, and many records leave by `sendfile`. Over TLS
+they are read, and encrypted record by record. Whoever uses a peer need not know which it is, but
+for one thing: what lies decrypted in OpenSSL is nothing that the event loop would tell.
 
 What the kernel does not take of a reply stays in the file, as the rest of one reply, never more:
 the connection reads no further request before the reply is out.
@@ -37,7 +37,7 @@ _MSG_MORE = socket.MSG_MORE
 
 FIRST_BYTES = 128 << 10
 TURN_BYTES = 1 << 20
-"""How much of its records a connection sends at once, and at each turn that it has afterwards.
+"""How much a connection sends of a file at once, and at each turn that it has afterwards.
 
 A peer that reads as fast as the kernel sends never stops a reply by itself: 500 of them, each with
 a reply of 60 MB, kept everybody else waiting for seconds.

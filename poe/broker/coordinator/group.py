@@ -171,6 +171,7 @@ class Group(GenServer):
         """Answer with a lease; of what was done for it already it is None what was not."""
         lost, leased, begun = done
         answer: Any = leased
+        is_first = leased is not None
         try:
             if leased is None:
                 if self._is_to_look(now_us):
@@ -179,7 +180,7 @@ class Group(GenServer):
                     lost = leasing.acknowledge(request, now_us)
                 answer = await leasing.take(request, caller, lost, now_us)
                 leased = answer if type(answer) is Leased else None
-            await self._write(begun)
+            await self._write(begun, is_first=is_first)
         except PoeError as error:
             if leased is not None:
                 leasing.take_back(leased.lease, now_us)
@@ -317,13 +318,17 @@ class Group(GenServer):
             self._note_written(message)
         return begun
 
-    async def _write(self, begun: Call | None = None) -> None:
-        """Write what has changed to the log; `begun` is a call that may have done so.
+    async def _write(self, begun: Call | None = None, *, is_first: bool = False) -> None:
+        """Write what has changed to the log.
+
+        Args:
+            begun: a call that may have done so.
+            is_first: what is unwritten was not tried before, but by `begun`.
 
         Raises:
             PoeError: it could not be written; the next time it is tried again.
         """
-        was_refused = bool(self._unwritten) and begun is None
+        was_refused = bool(self._unwritten) and not is_first
         self._unwritten += self._state.take_changes()
         if self._unwritten and not self._is_snapshot_due:
             message = self._message()

@@ -285,13 +285,13 @@ class Leasing:
 
     async def _read(self, sought: Sought) -> IndexedSlice | None:
         """Find messages: mostly by one call, which is done at once."""
-        asked, found = self._ahead.question(sought), None
+        asked, call = self._ahead.question(sought), None
         route = self._handler.routes.get(sought.unit)
         if route is not None:
             call = self._actor.call(route.reader(sought.after), asked, timeout_s=None)
-            found = call.value if call.is_done else None
+        found = call.value if call is not None and call.is_done else None
         if found is None:
-            found = await self._handler.get_range(sought.unit, asked)
+            found = await self._handler.get_range(sought.unit, asked, call)
         return None if found is None else self._ahead.share(sought, found)
 
     async def _is_gone(self, sought: Sought) -> bool:

@@ -264,9 +264,14 @@ class RequestHandler:
             topic, Next(pointer)
         )
 
-    def get_range(self, topic: bytes, wanted: GetRange) -> Awaitable[Any]:
-        """Find records of a range, or what they span; None when there are none. Raises as `get`."""
-        return self._call_reader(topic, wanted)
+    def get_range(
+        self, topic: bytes, wanted: GetRange, begun: Call | None = None
+    ) -> Awaitable[Any]:
+        """Find records of a range, or what they span; None when there are none.
+
+        `begun` is a call of a reader with this question; raises as `get`.
+        """
+        return self._call_reader(topic, wanted, begun)
 
     async def ordinal(self, topic: bytes, pointer: int) -> int:
         """Return the ordinal of the first record behind a pointer; where none is, the next one.

@@ -351,7 +351,7 @@ class Store:
     def note_removal(self, topic: bytes, segments: Iterable[Segment]) -> None:
         """Note that segments are about to be destroyed; who destroys many syncs the notes once.
 
-        The newest one, if it stays and goes by the receipts of one before it, gets its own.
+        The newest one, if it stays and goes by the receipts of one of them, gets its own.
 
         Raises:
             StorageFull, WriteFailed, ReadFailed: it cannot be noted.
@@ -367,7 +367,8 @@ class Store:
                 each.timestamp for each in loaded if is_going(each.timestamp)
             }
             self.reserve.use(partial(self.properties.note_begun, topic, removed_us))
-        if loaded and loaded[-1].timestamp not in timestamps:
+        newest = loaded[-1].receipts if loaded and loaded[-1].timestamp not in timestamps else None
+        if newest is not None and any(segment.path == newest.path for segment in going):
             self.reserve.use(loaded[-1].keep_receipts)
         extents = _extents(going)
         if extents and self.removals.are_known(topic, extents):
