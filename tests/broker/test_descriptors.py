@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from poe.broker.appendix.server import AppendixServer
 from poe.broker.connection.spare_descriptor import SpareDescriptor
 from poe.errors import NoDescriptors, Overloaded
 from poe.storage.store import store
@@ -90,6 +91,24 @@ def test_idle_segments_let_their_files_go_for_topics_that_rest(
         sim.node.put(topic, b"2")
         assert sim.node.next(topic, 0)[1] == b"1"
     assert sim.routes.failures == {}
+
+
+def test_a_put_waits_for_topics_that_were_made_faster_than_they_are_synced(
+    simulate, few_descriptors, monkeypatch
+):
+    """While a sync of a segment runs, it has to keep its files."""
+    sim = simulate()
+    synced_s = sim.system.run_queue.monotonic_s() + 1.5
+    hibernate = AppendixServer._hibernate  # noqa: SLF001 - as while a sync runs
+
+    def hibernate_when_synced(self):
+        return self.monotonic_s() > synced_s and hibernate(self)
+
+    monkeypatch.setattr(AppendixServer, "_hibernate", hibernate_when_synced)
+    few_descriptors(30)
+    for number in range(20):
+        sim.node.put(b"t%d" % number, b"1")
+    assert sim.system.run_queue.monotonic_s() > synced_s
 
 
 @pytest.mark.parametrize(

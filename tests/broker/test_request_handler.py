@@ -140,7 +140,7 @@ def test_all_who_find_no_descriptor_at_a_time_have_others_asked_for_theirs_once(
     sim.routes.replace(TOPIC, before, sim.system.start(Generous, told), None)
     for _ in range(50):
         sim.system.cast(sim.system.start(Starved, sim.routes), refused)
-    sim.advance(1)
+    sim.advance(4)
     sim.routes.replace(TOPIC, sim.routes[TOPIC].writer, before, None)
     assert len(refused) == 50
     assert [each.is_urgent for each in told[:2]] == [False, True]

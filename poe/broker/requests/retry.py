@@ -18,6 +18,10 @@ TRIES_MAX = 500
 RETRY_S = 0.01
 RELEASES_MAX = 3
 """How often files are let go of for a request of one segment."""
+_WAITS_MAX = 25
+_WAIT_S = 0.1
+"""Then it waits for two seconds and a half: of topics that are made faster than they are synced
+none can let its files go, but each does so once it is synced and rests."""
 
 
 def may_repeat(error: ActorDead, *, is_put: bool) -> bool:
@@ -64,11 +68,11 @@ async def until_answered(  # noqa: PLR0913 - a request, and who makes it
             if not may_repeat(error, is_put=is_put):
                 raise
         except NoDescriptors:
-            if attempt >= releases_max:
+            if attempt >= min(releases_max + _WAITS_MAX, TRIES_MAX - 1):
                 raise
-            _release_files(actor, routes, is_urgent=attempt > 0)
-            if not attempt:
-                await actor.sleep(RETRY_S)
+            if attempt < releases_max:
+                _release_files(actor, routes, is_urgent=attempt > 0)
+            await actor.sleep(RETRY_S if attempt < releases_max else _WAIT_S)
         else:
             if answer is not MOVED:
                 return answer
