@@ -35,7 +35,7 @@ class LoopThread:
         name: str,
         at_end: Callable[[], Coroutine[Any, Any, None]],
         ended: Callable[[str], Exception],
-        is_interrupted: Callable[[], bool] = bool,
+        holds_lock: Callable[[], bool] = lambda: False,
     ) -> None:
         """Start the thread.
 
@@ -43,8 +43,7 @@ class LoopThread:
             name: of the thread.
             at_end: what to run last; it has all other coroutines come to their end.
             ended: makes the error of who comes too late, from the reason.
-            is_interrupted: tells a signal handler whether it has interrupted its own thread where
-                that has what `at_end` waits for.
+            holds_lock: tells whether this thread has the lock that `at_end` waits for.
         """
         loop = asyncio.new_event_loop()
         self._loop = loop
@@ -53,9 +52,9 @@ class LoopThread:
         self._thread.start()
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._is_interrupted = is_interrupted
+        self._holds_lock = holds_lock
         self._callers: set[int] = set()
-        """The threads that are in `run`."""
+        """The threads that are in `run` or `close`."""
         # Runs once, whichever comes first: `close`, or that nobody has this object any more.
         self._end = weakref.finalize(self, _end, loop, at_end)
         self._end.atexit = False
@@ -67,8 +66,8 @@ class LoopThread:
             Exception: that of `ended`, where the thread has ended, or a fork has none.
         """
         me = threading.get_ident()
-        self._callers.add(me)
         try:
+            self._callers.add(me)
             future = self._hand_over(coroutine)
             try:
                 return future.result()
@@ -104,12 +103,17 @@ class LoopThread:
         """
         if self._pid != os.getpid():
             return
-        if threading.get_ident() in self._callers or self._is_interrupted():
+        me = threading.get_ident()
+        if me in self._callers or self._holds_lock():
             threading.Thread(target=self.close, name=f"end of {self._thread.name}").start()
             return
-        with self._lock:
-            self._end()
-        self._thread.join(timeout_s)
+        try:
+            self._callers.add(me)
+            with self._lock:
+                self._end()
+            self._thread.join(timeout_s)
+        finally:
+            self._callers.discard(me)
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

@@ -209,8 +209,8 @@ class GroupWorker:
         me = threading.get_ident()
         if me in self._stoppers:
             return  # of a signal handler, which has interrupted this
-        self._stoppers.add(me)
         try:
+            self._stoppers.add(me)
             with self._stopping:
                 if not self._is_stopped.is_set():
                     self._stop()

@@ -480,6 +480,7 @@ def test_a_signal_handler_closes_a_consumer_wherever_it_has_interrupted_it(node)
     node.put_many("t", VALUES)
     files = "loop_thread.py", "futures/_base.py"
     assert close_at_each_place(lambda: Consumer(url(node), "t"), Consumer.receive, *files) > 10
+    assert close_at_each_place(lambda: Consumer(url(node), "t"), Consumer.close, files[0]) > 5
 
 
 def test_a_thread_that_waits_is_told_that_the_consumer_was_closed(node):

@@ -504,6 +504,7 @@ def test_a_signal_handler_closes_a_queue_wherever_it_has_interrupted_it(node):
             job.extend(5)
 
     assert close_at_each_place(make, work, "queue_core.py", "held_lease.py") > 10
+    assert close_at_each_place(make, Queue.close, "loop_thread.py") > 5
 
 
 def test_a_group_of_another_mode_is_refused(node, queue):
