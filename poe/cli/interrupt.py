@@ -29,7 +29,8 @@ class Interrupt:
         self.is_held = False
         self._handlers_before: dict[int, Callable[[int, FrameType | None], object] | int] = {}
         self._is_left = threading.Event()
-        self._is_in_hook = False
+        self._has_left_hook = threading.Event()
+        self._has_left_hook.set()
 
     def __enter__(self) -> Self:
         for number in _NUMBERS:
@@ -73,24 +74,26 @@ class Interrupt:
         if number is None or not isinstance(ignored.exc_value, KeyboardInterrupt):
             self._hook_before(ignored)
             return
+        self._has_left_hook.clear()
         self.number = None  # it comes as the first one does
-        self._is_in_hook = True
-        threading.Thread(target=self._send, args=(number,)).start()
-        self._is_in_hook = False
+        try:
+            threading.Thread(target=self._send, args=(number,)).start()
+        finally:
+            self._has_left_hook.set()
 
     def _send(self, number: int) -> None:
         """Send the main thread a signal once it has left the hook, where it would be lost again."""
-        is_in_hook = True
-        while is_in_hook:
-            is_in_hook = self._is_in_hook
-            if self._is_left.wait(_AGAIN_S):
-                return
+        self._has_left_hook.wait()
+        if self._is_left.wait(_AGAIN_S):  # the hook is still returning
+            return
         main = threading.main_thread().ident
         assert main is not None
         signal.pthread_kill(main, number)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         del frame
+        if not self._has_left_hook.is_set():
+            return  # one is on its way, and what is raised in the hook is lost
         is_first = self.number is None
         if is_first:
             self.number = number
