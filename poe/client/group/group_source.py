@@ -238,6 +238,7 @@ class GroupSource:
             unit.is_free.set()
             if not unit.is_leaving:
                 await self._turns.remove(unit.reader)
+        self._news.set()
 
     def failed(self, error: PoeError) -> None:
         """Have the next fetch raise it."""

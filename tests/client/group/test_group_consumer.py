@@ -237,22 +237,41 @@ async def test_what_was_committed_before_and_not_handed_out_is_another_members(n
         assert [each.value for each in await reader.receive()] == VALUES
 
 
-def test_a_member_that_commits_before_joins_anew_when_it_is_known_no_more(
-    node, member, monkeypatch
-):
-    node.put_many("t", VALUES)
+@pytest.fixture
+def refused(monkeypatch):
+    """Have the first commit refused, as where the group has given the member up; whether it was."""
     ask = Membership.ask
     refused: list[str] = []
 
     async def commit(membership, op, **said):
         if op == "group_commit" and not refused:
             refused.append(op)
-            await ask(membership, "group_leave")  # as where the group has given it up
+            await ask(membership, "group_leave")
         return await ask(membership, op, **said)
 
     monkeypatch.setattr(Membership, "ask", commit)
+    return refused
+
+
+def test_a_member_that_commits_before_joins_anew_when_it_is_known_no_more(node, member, refused):
+    node.put_many("t", VALUES)
     assert values(member(commit="before")) == VALUES
     assert refused
+
+
+def test_a_member_that_commits_before_waits_for_no_group_that_keeps_it_waiting(
+    node, member, refused, monkeypatch
+):
+    """What it was to hand out is others' to have as soon as it is known no more."""
+
+    async def wait(membership, instance):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Membership, "_check_instance", wait)
+    monkeypatch.setattr(GroupSource, "_patience_s", lambda _: 1000.0)
+    node.put_many("t", VALUES)
+    with member(commit="before", instance="a", follow=True) as reader:
+        wait_until(lambda: reader.receive(0) == [] and refused)
 
 
 def test_what_may_not_be_handed_out_any_more_keeps_nothing_of_what_follows(
