@@ -10,7 +10,7 @@ from functools import partial
 from time import monotonic
 from typing import Any, Self, TypeVar
 
-from poe.client.first_address import at_first_address
+from poe.client.first_address import connect_first
 from poe.client.in_thread import in_thread
 from poe.client.kept_login import KeptLogin
 from poe.client.pipeline import Pipeline
@@ -83,10 +83,9 @@ async def connect_to(
     timeout_s = limit_of(timeout_s)
     try:
         async with asyncio.timeout(timeout_s):
-            pipeline, transport = await at_first_address(
-                server.host, server.port, partial(_open, server, frame_max)
-            )
+            pipeline = Pipeline(str(server), frame_max)
             connection = AsyncSocket(pipeline, server, timeout_s=timeout_s, frame_max=frame_max)
+            transport = await _open(server, pipeline)
             try:
                 await connection.log_in(transport)
             except BaseException:
@@ -99,10 +98,8 @@ async def connect_to(
         raise server.unreachable(connect_failure(error)) from error
 
 
-async def _open(
-    server: Server, frame_max: int, address: str, port: int
-) -> tuple[Pipeline, asyncio.BaseTransport]:
-    """Connect a pipeline at an address of a server, by TLS where the entry says so.
+async def _open(server: Server, pipeline: Pipeline) -> asyncio.BaseTransport:
+    """Connect a pipeline, by TLS where the entry says so.
 
     Raises:
         TlsFailed, ConnectFailed: the handshake has failed.
@@ -110,22 +107,22 @@ async def _open(
         OSError: nobody listens there.
     """
     loop, tls = asyncio.get_running_loop(), server.entry.tls
-    pipeline = Pipeline(str(server), frame_max)
+    context = None if tls is None else client_context(tls)
+    sock = await connect_first(server.host, server.port)
     if tls is None:
-        transport, _ = await loop.create_connection(lambda: pipeline, address, port)
-        return pipeline, transport
+        transport, _ = await loop.create_connection(lambda: pipeline, sock=sock)
+        return transport
     try:
         transport, _ = await loop.create_connection(
             lambda: pipeline,
-            address,
-            port,
-            ssl=client_context(tls),
+            sock=sock,
+            ssl=context,
             server_hostname=server_hostname(tls, server.host),
             ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
         )
     except (ssl.SSLError, ConnectionResetError, ConnectionAbortedError) as error:
         raise handshake_failure(server, error) from error
-    return pipeline, transport
+    return transport
 
 
 class AsyncSocket:

@@ -6,35 +6,53 @@ A name has often two, and one of them may swallow all packets, as IPv6 does on m
 import asyncio
 import socket
 from asyncio.staggered import staggered_race
-from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any
 
-from poe.errors import PoeError
-
-T = TypeVar("T")
+from poe.protocol.wire import place_of
 
 _NEXT_S = 0.25
 """For how long one has not answered when the next one is tried beside it, as RFC 8305 has it."""
 
 
-async def at_first_address(host: str, port: int, connect: Callable[[str, int], Awaitable[T]]) -> T:
-    """Return what `connect` comes to at the first address where it does; others are cancelled.
+async def connect_first(host: str, port: int) -> socket.socket:
+    """Return a connection to the first address that answers; the other attempts are given up.
 
     Raises:
+        OSError: nobody listens at any of them; it is the error of the last one.
         OSError, UnicodeError, OverflowError: it is no name, or no port.
-        Exception: as `connect`, where it has failed at all of them: a `PoeError`, or the last one.
     """
     find = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
         found = find(flags=socket.AI_NUMERICHOST)
     except socket.gaierror:  # a name, which takes a thread
         found = await asyncio.get_running_loop().run_in_executor(None, find)
-    attempts = [partial(connect, str(place[0]), int(place[1])) for *_, place in found]
-    if len(attempts) == 1:
-        return await attempts[0]()
-    made, _, errors = await staggered_race(attempts, _NEXT_S)
-    if made is None:
-        # What somebody there has answered tells more than that nobody listens elsewhere.
-        raise next((each for each in errors if isinstance(each, PoeError)), errors[-1]) or OSError
-    return made  # type: ignore[no-any-return]  # what `connect` returns
+    made: list[socket.socket] = []
+    attempts = [partial(_connect, made, *place) for place in found]
+    try:
+        _, winner, errors = await staggered_race(attempts, _NEXT_S)
+    except BaseException:  # cancelled, maybe when one had been made
+        for each in made:
+            each.close()
+        raise
+    if winner is None:
+        raise errors[-1] or OSError
+    return made[0]
+
+
+async def _connect(
+    made: list[socket.socket],
+    family: int,
+    kind: int,
+    protocol: int,
+    _: str,
+    address: Any,  # noqa: ANN401 - as `socket` has it
+) -> None:
+    connection = socket.socket(family, kind, protocol)
+    try:
+        connection.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connection, place_of(address))
+    except BaseException:
+        connection.close()
+        raise
+    made.append(connection)

@@ -9,8 +9,9 @@ import math
 import os
 import socket as tcp
 import ssl
+from collections.abc import Sequence
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 from poe.errors import (
@@ -92,13 +93,22 @@ def _connected(server: Server, end_s: float | None) -> tcp.socket:
         return tcp.create_connection((server.host, server.port))
     found = tcp.getaddrinfo(server.host, server.port, type=tcp.SOCK_STREAM)
     while True:
-        place = found.pop(0)[-1]
+        place = place_of(found.pop(0)[-1])
         try:
             share_s = max(end_s - monotonic(), 1e-6) / (len(found) + 1)
-            return tcp.create_connection((str(place[0]), int(place[1])), share_s)
+            return tcp.create_connection(place, share_s)
         except OSError:
             if not found:
                 raise
+
+
+def place_of(address: Sequence[Any]) -> tuple[str, int]:
+    """Return host and port of an address that was found, with its network where it is link-local.
+
+    `fe80::1` may be there in each of them: the number behind says which is meant.
+    """
+    host, port, *rest = address
+    return f"{host}%{rest[1]}" if rest and rest[1] else str(host), int(port)
 
 
 def _left_s(end_s: float | None) -> float | None:
