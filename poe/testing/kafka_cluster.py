@@ -7,6 +7,7 @@ experimental.
 """
 
 import ctypes
+import time
 from typing import Self
 
 from confluent_kafka import cimpl
@@ -17,6 +18,9 @@ _PRODUCE = 0
 _VERSIONS_MAX = {_PRODUCE: 9, 1: 11}
 """Of requests that carry messages and that fetch them: in answers to newer ones librdkafka names
 the leader of a partition, and crashes where there is none."""
+
+_PAUSE_S = 0.002
+"""Before each change: what comes just behind the one before may lie there for a second."""
 
 _ALL = -1
 _RD_KAFKA_PRODUCER = 0
@@ -78,6 +82,7 @@ class KafkaCluster:
     def close(self) -> None:
         """End all brokers; what they held is gone. A second call does nothing."""
         if self._handle.value:
+            time.sleep(_PAUSE_S)
             _lib.rd_kafka_mock_cluster_destroy(self._cluster)
             _lib.rd_kafka_destroy(self._handle)
             self._handle = ctypes.c_void_p()
@@ -131,6 +136,7 @@ class KafkaCluster:
 
     def _do(self, name: str, *arguments: object) -> None:
         self._check_open()  # librdkafka would follow a pointer to nowhere
+        time.sleep(_PAUSE_S)
         error = getattr(_lib, f"rd_kafka_mock_{name}")(self._cluster, *arguments)
         if error:
             msg = f"{name}{arguments}: {_lib.rd_kafka_err2str(error).decode()}"
