@@ -48,7 +48,7 @@ THREADED = "test_threadedExternal.py"
 
 TEST_TIMEOUT_S = 45
 
-PROCESSES = 8
+PROCESSES = 12
 """Files that are tested at the same time; the tests hardly compute, they sleep."""
 
 NO_DOWNLOAD = 3
@@ -176,14 +176,15 @@ class Distribution:
 
     def run(self, *jobs: tuple[Round, Sequence[str]]) -> dict[str, Outcomes]:
         """Run rounds with some files, or all there are; return the outcomes by round's title."""
-        # Backwards: the slowest are at the end of the alphabet.
-        all_names = sorted((path.name for path in self.tests.glob("test_*.py")), reverse=True)
+        all_names = [path.name for path in self.tests.glob("test_*.py")]
+        files = [(name, one_round) for one_round, names in jobs for name in names or all_names]
+        # Backwards: the slowest are at the end of the alphabet, in each round.
+        files.sort(key=lambda each: each[0], reverse=True)
         found: dict[str, Outcomes] = {one_round.title: {} for one_round, _ in jobs}
         with ThreadPoolExecutor(PROCESSES) as pool:
             running = [
                 (one_round.title, pool.submit(self._run_file, one_round, name))
-                for one_round, names in jobs
-                for name in names or all_names
+                for name, one_round in files
             ]
             for title, future in running:
                 found[title] |= future.result()
