@@ -129,6 +129,7 @@ def main(master, folder, *options):
         "spark.shuffle.compress": "false",
         "spark.executor.memory": "512m",
         "spark.sql.shuffle.partitions": "2",
+        "spark.task.maxFailures": "1",  # what is refused is refused again
     }
     spark = session("leaks", master, **config)
     run(spark, folder, reads, writes)
