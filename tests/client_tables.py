@@ -3,6 +3,7 @@
 `python -m tests.client_tables` renews them; a test compares them.
 """
 
+import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -15,6 +16,7 @@ from poe.client.consumer.source import ConsumerOptions
 from poe.client.group.queue_options import QueueOptions
 from poe.client.group.worker import WorkerOptions
 from poe.client.metrics.metrics import COUNTERS, GAUGES, HISTOGRAMS
+from poe.client.producer.callbacks import Event
 from poe.client.producer.producer_options import ProducerOptions, TopicOptions
 from poe.option import allowed
 
@@ -27,12 +29,10 @@ DOCUMENTS = (PRODUCER, CONSUMER, GROUPS)
 @cache
 def tables() -> dict[Path, dict[str, str]]:
     """Each table by its document and the name in its marks."""
-    client = griffe.GriffeLoader(search_paths=[ROOT]).load("poe.client")
-    broker_groups = griffe.GriffeLoader(search_paths=[ROOT]).load("poe.broker.groups")
-    events = client["producer.callbacks.Event"].attributes
+    events = _class(Event).attributes
     producer = {
-        "topic options": _options(client, TopicOptions),
-        "options": _options(client, ProducerOptions),
+        "topic options": _options(TopicOptions),
+        "options": _options(ProducerOptions),
         "callbacks": _table(
             "event | when, and what `extra` is",
             (f"`{str(each.value)[1:-1]}` | {_text(each)}" for each in events.values()),
@@ -40,11 +40,11 @@ def tables() -> dict[Path, dict[str, str]]:
         "metrics": _table("metric | what", _metrics(COUNTERS, GAUGES, HISTOGRAMS)),
     }
     groups = {
-        "queue options": _options(client, QueueOptions),
-        "worker options": _options(client, WorkerOptions),
-        "group options": _options(broker_groups, GroupOptions),
+        "queue options": _options(QueueOptions),
+        "worker options": _options(WorkerOptions),
+        "group options": _options(GroupOptions),
     }
-    consumer = {"options": _options(client, ConsumerOptions)}
+    consumer = {"options": _options(ConsumerOptions)}
     return {PRODUCER: producer, CONSUMER: consumer, GROUPS: groups}
 
 
@@ -64,10 +64,16 @@ def _table(head: str, rows: Iterable[str]) -> str:
     return "".join(f"| {row} |\n" for row in (head, *rows)).replace("\n", f"\n|{line}|\n", 1)
 
 
-def _options(package: griffe.Object | griffe.Alias, kind: type) -> str:
-    options = package[f"{kind.__module__}.{kind.__name__}".removeprefix(f"{package.path}.")]
+def _class(kind: type) -> griffe.Class:
+    """What the source of a class says; to read all of the package takes three seconds."""
+    path = Path(inspect.getfile(kind))
+    found: griffe.Class = griffe.visit(path.stem, path, path.read_text())[kind.__name__]
+    return found
+
+
+def _options(kind: type) -> str:
     rows = []
-    for name, each in options.attributes.items():
+    for name, each in _class(kind).attributes.items():
         may_be = allowed(kind).get(name)
         if may_be is not None and name != "topics":  # those are the options of topics
             choices = " or ".join(f"`{choice!r}`" for choice in may_be.choices)

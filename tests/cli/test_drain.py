@@ -128,6 +128,7 @@ def test_a_long_poll_ends_at_once_and_cleanly(tmp_path):
         assert server.process.wait(20) == 0
 
 
+@pytest.mark.slow
 def test_a_reader_that_takes_nothing_does_not_keep_the_store_from_closing(tmp_path):
     with serve(tmp_path) as server:
         port = server.port

@@ -513,6 +513,7 @@ def test_a_queue_that_persists_is_there_after_a_restart_of_all(cluster):
     wait_until(lambda: b"poe.queue.jobs" not in a.control("topics", all=True), 5)
 
 
+@pytest.mark.slow
 def test_it_is_told_that_dead_letters_wait_for_nodes_to_hold_them(cluster, caplog):
     (a,) = cluster("a", copies=1)
     a.control("queue_create", topic="g.dead", copies=2)

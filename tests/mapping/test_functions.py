@@ -122,6 +122,7 @@ def runner(tmp_path):
     return InProcess(Call(function=function, name="f.py:function", timeout_s=3.0))
 
 
+@pytest.mark.slow
 def test_in_a_process_a_function_may_do_anything(runner):
     answers = runner.run(messages(b"a", b"bad", b"end", b"lambda", b"b", b"hang", b"c"))
     assert [each.value for each in answers] == [b"a!", None, None, None, b"b!", None, b"c!"]
@@ -161,6 +162,7 @@ def test_a_process_says_nothing_that_its_function_does_not(runner, capfd):
     assert (told.out, told.err) == ("", "what a function prints goes elsewhere\n")
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_of_a_process_is_an_error_of_one_message(runner):
     answers = runner.run(messages(b"a", b"local", b"b", b"shut", b"c"))
     assert [each.value for each in answers] == [b"a!", None, b"b!", None, b"c!"]
@@ -201,6 +203,7 @@ FunctionProcess(Path(sys.argv[1]), "function", 1000.0).ask([Message("t", 1, b"pi
 """
 
 
+@pytest.mark.slow
 def test_a_process_whose_program_is_killed_ends_though_a_call_hangs(runner, tmp_path):
     command = [sys.executable, "-c", PARENT, str(tmp_path / "f.py")]
     with subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True) as parent:

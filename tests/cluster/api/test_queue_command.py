@@ -118,6 +118,7 @@ def test_a_group_of_a_queue_shows_how_far_it_is_in_each_stream(node, run):
         held.ack()
 
 
+@pytest.mark.slow
 def test_dead_letters_of_a_queue_are_shown_and_put_back(node, run):
     run("queue", "put", "jobs", "bad")
     with node.queue("jobs", group="mailers") as queue:

@@ -293,6 +293,7 @@ def test_damage_is_not_forgotten_while_no_other_node_is_reached(three):
     three.wait_same()
 
 
+@pytest.mark.slow
 def test_of_two_copies_that_are_known_to_be_damaged_none_is_given_up(three, caplog):
     damage_one(three)
     damage(three, "b", at=1)

@@ -133,6 +133,7 @@ def test_a_topic_that_is_deleted_is_forgotten_by_its_groups(topic):
     assert positions(topic["a"]).get(b"t") is None
 
 
+@pytest.mark.slow
 def test_a_node_that_stops_hands_over_and_one_that_starts_knows_all(topic):
     pointers = [topic["a"].put("t", b"%d" % number) for number in range(5)]
     member, told = join(topic["a"])

@@ -10,7 +10,7 @@ import pytest
 from poe.cli.exit_code import ExitCode
 from poe.client import Consumer
 from poe.errors import NotReplicated, OptionError
-from poe.mapping import Dead, RuleSet
+from poe.mapping import Dead, RuleSet, doors
 from poe.mapping.doors import Doors, Place, Signals, Status
 from poe.mapping.plan import Sent, topic_key
 from poe.mapping.rule import Call, OnError, Route, Rule, Source
@@ -113,7 +113,8 @@ class Carried:
         return self.answers[-1]
 
 
-def test_planned_messages_that_a_copy_has_yet_to_get_are_read_at_another_node(topic):
+def test_planned_messages_that_a_copy_has_yet_to_get_are_read_at_another_node(topic, monkeypatch):
+    monkeypatch.setattr(doors, "_COPY_S", 0.5)
     pointers = put(topic, "a", range(3))
     topic.wait_same()
     topic.log.cut("c")
@@ -123,7 +124,8 @@ def test_planned_messages_that_a_copy_has_yet_to_get_are_read_at_another_node(to
         assert f"has not got topic t up to pointer {pointers[-1]}" in carried.status.reason
 
 
-def test_planned_messages_that_no_copy_has_yet_are_waited_for(topic):
+def test_planned_messages_that_no_copy_has_yet_are_waited_for(topic, monkeypatch):
+    monkeypatch.setattr(doors, "_COPY_S", 0.5)
     put(topic, "a", range(3))
     topic.wait_same()
     topic.log.cut("c")
@@ -169,6 +171,7 @@ def test_a_topic_of_which_a_node_has_yet_to_hear_is_not_made_there_by_a_put(four
     four.wait_same("new")
 
 
+@pytest.mark.slow
 def test_a_mapping_goes_on_at_the_next_node_and_what_it_makes_is_replicated(topic):
     put(topic, "a", range(100))
     with Runner(RULES, url(topic), OPTIONS):
@@ -202,6 +205,7 @@ def test_what_is_tried_again_unordered_waits_on_a_replicated_topic(topic):
     topic.wait_same("m.retry")
 
 
+@pytest.mark.slow
 def test_what_mappings_of_one_name_at_several_nodes_put_onto_one_topic_is_all_there(three):
     """Each node has a group of its own, and a topic of that name: who began first lost all."""
     three["a"].create_topic("even", replicas=3)

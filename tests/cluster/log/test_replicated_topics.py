@@ -101,6 +101,7 @@ def test_a_put_whose_acknowledgement_is_lost_is_stored_once_and_answered(three):
     assert three.values("b") == [b"0", b"1", b"2", b"3", b"4"]
 
 
+@pytest.mark.slow
 def test_without_a_majority_a_put_is_refused_and_stored_nowhere(three):
     three["a"].create_topic("t", replicas=3)
     three["a"].put("t", b"before")
@@ -117,6 +118,7 @@ def test_without_a_majority_a_put_is_refused_and_stored_nowhere(three):
     assert three.values("c") == [b"before", b"after"]
 
 
+@pytest.mark.slow
 def test_a_node_that_is_cut_off_reads_on_and_takes_no_puts(three):
     three["a"].create_topic("t", replicas=3)
     three["a"].put("t", b"1")

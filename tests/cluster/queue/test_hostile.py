@@ -374,6 +374,7 @@ def test_what_is_asked_for_many_times_is_told_once():
 MANY = STREAMS_MAX + 200
 
 
+@pytest.mark.slow
 def test_of_what_a_node_names_without_end_a_part_is_kept():
     nodes = Wired(2)
     nodes.make_group(0)

@@ -13,7 +13,7 @@ from poe.cluster.ranges import covered
 from poe.errors import PoeError, TooFewNodes
 from tests.cluster.queue.wired import Wired
 
-SCHEDULES_COUNT = 150
+SCHEDULES_COUNT = 60
 
 
 class Schedule:

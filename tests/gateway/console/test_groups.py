@@ -100,6 +100,7 @@ def test_a_group_of_consumers_is_told(console, topic):
         assert len(found.json()["members"]) == 1
 
 
+@pytest.mark.slow
 def test_a_group_has_a_history_of_how_far_it_was_behind(console, group):
     assert console.http.get(f"{group}/history").json()["times_s"] == []
     wait_until(lambda: console.http.get(f"{group}/history").json()["messages"][:1] == [2], 20)
