@@ -186,6 +186,25 @@ def test_a_key_is_followed_through_topics(view):
     assert violations(page) == []
 
 
+def test_what_is_typed_before_the_page_is_drawn_anew_is_what_is_looked_for(view):
+    """The text was looked for in the way that had been chosen before."""
+    view.console.node.put("sums", b'{"amount": 1}')
+    page = view.show("messages", "Time and pointer", topic="sums")
+    page.get_by_label("Find").wait_for()
+    page.evaluate("""() => {
+        const bubbles = { bubbles: true };
+        const way = [...document.querySelectorAll("select")].find((each) =>
+            [...each.options].some((option) => option.value === "cel"));
+        const text = document.querySelector("input[type=search].wide");
+        way.value = "cel";
+        way.dispatchEvent(new Event("change", bubbles));
+        text.value = "body.amount ==";
+        text.dispatchEvent(new Event("input", bubbles));
+        text.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", ...bubbles }));
+    }""")
+    page.get_by_role("alert").get_by_text("at character").wait_for()
+
+
 def test_messages_are_found_by_fields_and_two_are_compared(view):
     for number in range(20):
         document = {"amount": number, "country": "DE" if number % 2 else "FR"}

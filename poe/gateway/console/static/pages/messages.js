@@ -112,6 +112,7 @@ export default function Messages({ query }) {
   const shownFrom = place === "after" ? at ?? "" : "", [typed, setTyped] = useState(shownFrom);
   useLayoutEffect(() => setTyped(shownFrom), [shownFrom]); // at once: later it would take what is typed meanwhile
   const [wanted, setWanted] = useState({ text: text ?? "", kind: kind ?? "text" });
+  const want = (more) => setWanted({ ...Object.assign(wanted, more) }); // at once: what is typed next may come before the page is drawn anew
   const { isStale } = useLive(tailed ? `tail:${topic}` : null, ({ data: more, error: failed }) => setTailed((old) => {
     if (!old || !more) return old && { ...old, error: failed };
     const name = old.later ? "later" : "rows", all = [...old[name], ...more.rows]; // what comes while it is paused is shown then
@@ -156,8 +157,8 @@ export default function Messages({ query }) {
       <button type="button" aria-pressed=${!tailed && !found && (place ?? "newest") === "newest"} onClick=${() => show({ place: undefined })}>Newest</button><button type="button" aria-pressed=${place === "oldest"} onClick=${() => show({ place: "oldest" })}>Oldest</button>
       <button type="button" aria-pressed=${Boolean(tailed)} onClick=${() => (tailed ? setTailed(null) : tail())}>Tail</button>
       <${Field} label="From a time or pointer"><input value=${typed} placeholder="2026-11-24T12:00:00" onInput=${(event) => setTyped(event.target.value)} onChange=${(event) => { const given = event.target.value.trim(); show(given ? { place: "after", at: pointerOf(given) } : { place: undefined }); }} /><//>
-      <${Field} label="Find"><input type="search" class="wide" placeholder=${KINDS.find(([each]) => each === wanted.kind)[2]} value=${wanted.text} onInput=${(event) => setWanted({ ...wanted, text: event.target.value })} onKeyDown=${(event) => event.key === "Enter" && find({ ...wanted, text: event.target.value })} /><//>
-      <${Field} label="as"><select value=${wanted.kind} onChange=${(event) => setWanted({ ...wanted, kind: event.target.value })}>${KINDS.map(([each, words]) => html`<option value=${each} selected=${each === wanted.kind}>${words}</option>`)}</select><//>
+      <${Field} label="Find"><input type="search" class="wide" placeholder=${KINDS.find(([each]) => each === wanted.kind)[2]} value=${wanted.text} onInput=${(event) => want({ text: event.target.value })} onKeyDown=${(event) => event.key === "Enter" && find({ ...wanted, text: event.target.value })} /><//>
+      <${Field} label="as"><select value=${wanted.kind} onChange=${(event) => want({ kind: event.target.value })}>${KINDS.map(([each, words]) => html`<option value=${each} selected=${each === wanted.kind}>${words}</option>`)}</select><//>
       <button type="button" onClick=${() => find(wanted)}>Find</button>
       ${["jsonl", "parquet"].map((each) => html`<a href=${`/console/api/${path}/dump?as=${each}&after=${place === "after" ? at ?? 0 : 0}&limit=${DUMPED_MAX}`} download>Dump as ${each === "jsonl" ? "JSONL" : "Parquet"}</a>`)}</div>
     <section aria-label="Messages">${data && !tailed && !found ? html`<${Histogram} path=${path} turn=${data.newest} onPick=${(us) => show({ place: "after", at: us })} />` : null}
