@@ -107,15 +107,21 @@ def test_a_topic_that_is_gone_or_made_anew_has_not_forgotten(disk, how):
     assert removed(store) == extents
 
 
-@pytest.mark.parametrize("how", ["none", "kill", "power cut"])
-def test_who_numbers_puts_is_known_when_the_segment_that_tells_of_them_goes(disk, how):
-    """One behind it has no receipts: its making failed half-way, and so did removing it."""
+def open_half_made(disk):
+    """Open a store of a numbered put, behind which is a segment without receipts.
+
+    Its making failed half-way, and so did removing it.
+    """
     store = Store.open(disk.files())
-    first = store.create_segment(b"t", NOW)
-    first.append([b"a"], NOW, PUT_ID)
+    store.create_segment(b"t", NOW).append([b"a"], NOW, PUT_ID)
     behind = store.create_segment(b"t", NOW + STEP)
     disk.files().unlink(f"{behind.path}_seq")
-    store = end(disk, store, "kill")
+    return end(disk, store, "kill")
+
+
+@pytest.mark.parametrize("how", ["none", "kill", "power cut"])
+def test_who_numbers_puts_is_known_when_the_segment_that_tells_of_them_goes(disk, how):
+    store = open_half_made(disk)
     assert [each.count for each in store.topics[b"t"]] == [1, 0]
     destroy(store, 0)
     store = end(disk, store, how)
@@ -128,22 +134,14 @@ def test_who_numbers_puts_is_known_when_the_segment_that_tells_of_them_goes(disk
 
 
 def test_where_nothing_goes_nothing_is_kept(disk):
-    store = Store.open(disk.files())
-    store.create_segment(b"t", NOW).append([b"a"], NOW, PUT_ID)
-    behind = store.create_segment(b"t", NOW + STEP)
-    disk.files().unlink(f"{behind.path}_seq")
-    store = end(disk, store, "kill")
+    store = open_half_made(disk)
     disk.failing.fail(0, errno.EIO, is_for_ever=True)
     store.note_removal(b"t", [])
     disk.failing.heal()
 
 
 def test_what_tells_of_who_numbers_puts_stays_where_that_cannot_be_kept(disk):
-    store = Store.open(disk.files())
-    store.create_segment(b"t", NOW).append([b"a"], NOW, PUT_ID)
-    behind = store.create_segment(b"t", NOW + STEP)
-    disk.files().unlink(f"{behind.path}_seq")
-    store = end(disk, store, "kill")
+    store = open_half_made(disk)
     first, _ = store.topics[b"t"]
     disk.failing.fail(0, errno.ENOSPC, is_for_ever=True)
     with pytest.raises(StorageFull):
