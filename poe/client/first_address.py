@@ -37,7 +37,10 @@ async def connect_first(host: str, port: int) -> socket.socket:
         raise
     if winner is None:
         raise errors[-1] or OSError
-    return made[0]
+    first, *others = made
+    for each in others:  # they were there in the same turn of the loop
+        each.close()
+    return first
 
 
 async def _connect(

@@ -53,6 +53,19 @@ def test_the_next_address_is_tried_at_once_where_nobody_listens_at_the_first(
             assert connection.getpeername() == server.getsockname()
 
 
+def test_of_two_that_answer_in_one_turn_one_is_closed(monkeypatch, made):
+    async def race(attempts, _):
+        for attempt in attempts:
+            await attempt()
+        return None, 0, [None] * len(attempts)
+
+    monkeypatch.setattr(first_address, "staggered_race", race)
+    with _loopback() as one, _loopback() as other:
+        name_ports(monkeypatch, "two.test", [each.getsockname()[1] for each in (one, other)])
+        with closing(asyncio.run(connect_first("two.test", 0))) as connection:
+            assert [each.fileno() for each in made] == [connection.fileno(), -1]
+
+
 @LOOPS
 def test_what_loses_is_closed(monkeypatch, made, loop_factory):
     monkeypatch.setattr("poe.client.first_address._NEXT_S", 0.01)
