@@ -518,15 +518,18 @@ def test_a_peer_that_closes_each_connection_is_tried_again_with_the_same_number(
 def test_a_server_without_room_is_asked_less_and_less_often_and_its_reason_is_told(
     tmp_path, caplog
 ):
+    refused: list[object] = []
     with (
         poe.Node(dir=tmp_path / "data", port=0, connections_max=1) as node,
         Producer(url_of(node)) as first,
-        Producer(url_of(node)) as second,
+        Producer(
+            url_of(node), callbacks={"worker_still_down": lambda *args: refused.append(args[-1])}
+        ) as second,
     ):
         first.produce_sync("t", b"0")
         delivery = second.produce_async("t", b"1")
         begun_s = time.monotonic()
-        wait_until(lambda: any(each.id > 4 for each in second.info("t").workers), timeout_s=30)
+        wait_until(lambda: len(refused) >= 3, timeout_s=30)
         assert time.monotonic() - begun_s > 0.1 + 0.2
         assert "connections_max" in str(second.info("t").last_error)
         with pytest.raises((BrokerDown, CallTimeout, DeliveryTimeout), match="connections_max"):

@@ -34,6 +34,7 @@ NAMES = "abcdefgh"
 PATIENCE_S = 60.0
 CALL_S = 12.0
 BYTES_MAX = 64 << 20
+NO_LEADER = NotStored(True, "no server leads its stream")
 
 T = TypeVar("T")
 
@@ -188,11 +189,22 @@ class EngineNode:
         self.engine.publish(stream, entry_id, payload, options.pop("deadline_s", 5.0), told)
         return entry_id
 
-    def publish(self, stream: str, payload: bytes, **options: Any) -> Stored | NotStored:
+    def publish_now(self, stream: str, payload: bytes, **options: Any) -> Stored | NotStored:
         became: Stored | NotStored = self.call(
             partial(self.publish_soon, stream, payload, **options)
         )
         return became
+
+    def publish(self, stream: str, payload: bytes, **options: Any) -> Stored | NotStored:
+        """Publish an entry, as soon as this server has heard that somebody leads the stream."""
+        told: list[Stored | NotStored] = []
+
+        def is_led() -> bool:
+            told.append(self.publish_now(stream, payload, **options))
+            return told[-1] != NO_LEADER
+
+        wait_until(is_led, PATIENCE_S)
+        return told[-1]
 
     def put_catalog(self, key: str, value: bytes, revision: int) -> int | PoeError:
         """Set a value, as soon as somebody leads the catalog."""

@@ -35,7 +35,7 @@ from poe.errors import (
     UnknownNode,
     UnknownStream,
 )
-from tests.cluster.log.engines import PATIENCE_S, EngineNode, Engines
+from tests.cluster.log.engines import NO_LEADER, PATIENCE_S, EngineNode, Engines
 from tests.ports import free_port, quiet_ports
 from tests.tls import Certificates
 from tests.waiting import wait_until
@@ -141,7 +141,7 @@ def test_an_entry_that_is_larger_is_refused_and_stored_nowhere(engines):
     refused = engines["a"].publish("s", bytes((16 << 20) + 1))
     assert isinstance(refused, NotStored)
     assert refused.is_sure
-    assert engines["a"].publish("nobody", b"x") == NotStored(True, "no server leads its stream")
+    assert engines["a"].publish_now("nobody", b"x") == NO_LEADER
     assert engines["a"].stream_state("s").last_place == 0
 
 
@@ -267,7 +267,7 @@ def test_without_a_majority_nothing_is_stored_and_with_one_it_goes_on(engines):
     refusals: list[NotStored] = []
 
     def is_leaderless() -> bool:
-        refused = a.publish("s", b"meanwhile", entry_id="meanwhile", deadline_s=1.0)
+        refused = a.publish_now("s", b"meanwhile", entry_id="meanwhile", deadline_s=1.0)
         assert isinstance(refused, NotStored)
         refusals.append(refused)
         return refused.is_sure
@@ -281,7 +281,7 @@ def test_without_a_majority_nothing_is_stored_and_with_one_it_goes_on(engines):
     became: list[Stored | NotStored] = []
 
     def is_stored() -> bool:
-        became.append(a.publish("s", b"meanwhile", entry_id="meanwhile", deadline_s=1.0))
+        became.append(a.publish_now("s", b"meanwhile", entry_id="meanwhile", deadline_s=1.0))
         return isinstance(became[-1], Stored)
 
     wait_until(is_stored, PATIENCE_S)
