@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import threading
 from random import Random
 
 import pytest
@@ -175,6 +176,43 @@ def test_what_is_given_while_it_is_raised_costs_no_second_write(files, monkeypat
     assert not first.is_due
     first.raise_it()
     assert len(writes) == 1
+
+
+def test_behind_the_end_of_a_store_nothing_is_written_by_a_thread_that_had_no_time(files, tmp_path):
+    """The folder may be another node's by then."""
+    each = bound(files)
+    each.given(NOW, NOW)
+    each.close()
+    each.raise_it()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_does_not_end_while_it_is_raised(files, monkeypatch):
+    each = bound(files)
+    begun, goes_on, ended = threading.Event(), threading.Event(), threading.Event()
+    steps: list[str] = []
+
+    def write(*_):
+        begun.set()
+        assert goes_on.wait(30)
+        steps.append("written")
+
+    def close():
+        each.close()
+        steps.append("closed")
+        ended.set()
+
+    monkeypatch.setattr(PointerBound, "_write", write)
+    each.given(NOW, NOW)
+    threads = [threading.Thread(target=each.raise_it), threading.Thread(target=close)]
+    threads[0].start()
+    assert begun.wait(30)
+    threads[1].start()
+    goes_on.set()
+    assert ended.wait(30)
+    for thread in threads:
+        thread.join()
+    assert steps == ["written", "closed"]
 
 
 def test_a_store_that_was_closed_has_lost_nothing(files):

@@ -68,19 +68,19 @@ class PointerBound:
         self, files: Files, store_id: bytes, *, was_closed: bool, is_after_power_cut: bool
     ) -> None:
         """Read it; of a store that `was_closed` nothing can be lost any more."""
-        self._files = files
+        self._files: Files | None = files
         self._store_id = store_id
         self._lock = threading.Lock()
         self._newest = 0
-        self._number, bound, self.floor = self._read()
+        self._number, bound, self.floor = self._read(files)
         self.is_due = False
         self._bound = self.floor if was_closed else bound
         self.quiet_until = self._bound - AHEAD_US // 2
         if is_after_power_cut and bound > self.floor:
             self.floor = bound
-            self._try_to_write(bound)
+            self._try_to_write(files, bound)
         elif was_closed and bound > self.floor:  # else a power cut before the first put finds it
-            self._try_to_write(self.floor)
+            self._try_to_write(files, self.floor)
 
     def given(self, pointer: int, now_us: int) -> bool:
         """Take note of a pointer and the time; tell whether it is the first beyond the bound."""
@@ -94,15 +94,23 @@ class PointerBound:
     def raise_it(self) -> None:
         """Make durable that pointers are given for some more time."""
         with self._lock:
-            if self._newest > self.quiet_until:
+            if self._newest > self.quiet_until and self._files is not None:
                 bound = min(self._newest + AHEAD_US, POINTER_MAX)
-                self._try_to_write(bound)
+                self._try_to_write(self._files, bound)
                 self._bound, self.quiet_until = bound, bound - AHEAD_US // 2
             self.is_due = self._newest > self.quiet_until
 
-    def _try_to_write(self, bound: int) -> None:
+    def close(self) -> None:
+        """Wait until nobody writes it, and let go of the folder, which others may have now.
+
+        A thread that comes too late finds nothing to do.
+        """
+        with self._lock:
+            self._files = None
+
+    def _try_to_write(self, files: Files, bound: int) -> None:
         try:
-            self._write(bound)
+            self._write(files, bound)
         except OSError as error:
             _log.warning(
                 "%s was not written; should the clock be set back, and the power fail, pointers "
@@ -111,26 +119,26 @@ class PointerBound:
                 error,
             )
 
-    def _write(self, bound: int) -> None:
+    def _write(self, files: Files, bound: int) -> None:
         number = self._number + 1
         fields = _FIELDS.pack(_MAGIC, number, bound, self.floor)
         content, place = seal(fields, self._store_id), number % 2 * _PLACE_BYTES
         try:
-            file = self._files.open(BOUND_FILE, "r+")
+            file = files.open(BOUND_FILE, "r+")
         except FileNotFoundError:
             whole = bytearray(2 * _PLACE_BYTES)
             whole[place : place + len(content)] = content
-            replace_file(self._files, BOUND_FILE, bytes(whole))
-            self._files.sync_folder("")
+            replace_file(files, BOUND_FILE, bytes(whole))
+            files.sync_folder("")
         else:
             file.write_at(content, place)
             file.sync()
         self._number = number  # last: what failed is written over, and not what is good
 
-    def _read(self) -> tuple[int, int, int]:
+    def _read(self, files: Files) -> tuple[int, int, int]:
         """Return number, bound and floor as they were written last; zeros where nothing is."""
         try:
-            content = self._files.open(BOUND_FILE, "r").read_at(2 * _PLACE_BYTES, 0)
+            content = files.open(BOUND_FILE, "r").read_at(2 * _PLACE_BYTES, 0)
         except FileNotFoundError:
             return 0, 0, 0
         except OSError as error:

@@ -550,6 +550,7 @@ class Store:
             with contextlib.suppress(StorageError):
                 sync()
         self._meta.close(is_whole=not self.left_open())
+        self.bound.close()
         self.leave()
 
     def leave(self) -> None:
