@@ -53,6 +53,7 @@ class Work:
     """
 
     __slots__ = (
+        "_begun",
         "_cell",
         "_function",
         "_is_cancelled",
@@ -88,6 +89,7 @@ class Work:
         self._is_cancelled = False
         self._outlives_actor = outlives_actor
         self._is_counted = False
+        self._begun = Lock()
         self._running = Lock()
         self._running.acquire()
         self._wait = Wait(self._cell) if is_awaited else None
@@ -123,6 +125,16 @@ class Work:
         self._is_cancelled = True
         self._uncount()
 
+    def withdraw(self) -> bool:
+        """Take it back, unless a thread has begun: then nobody calls the function any more.
+
+        Returns whether it is taken back.
+        """
+        if not self._begun.acquire(blocking=False):
+            return False
+        self.cancel()
+        return True
+
     async def outcome(self) -> Any:  # noqa: ANN401 - whatever the function returns
         """Await the end of one that was made to be awaited: the result, or the error raised."""
         assert self._wait is not None
@@ -135,8 +147,8 @@ class Work:
         return self.result
 
     def _run(self) -> None:
-        if not self._running.locked():
-            return  # in simulated time, where the actor could not wait until it was due
+        if not self._begun.acquire(blocking=False):
+            return  # taken back; or in simulated time, where the actor could not wait for its turn
         # What waited for a thread may be nobody's by now.
         is_wanted = self._outlives_actor or self._cell.instance is not None
         if is_wanted and not self._is_cancelled:

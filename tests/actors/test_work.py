@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from functools import partial
 
 import pytest
 
@@ -170,6 +171,29 @@ def test_work_whose_actor_has_ended_is_told_to_nobody(system, worker):
     gate.set()
     system.call(other, wait_for_it)
     assert system.call(other, "ping") == "pong"
+
+
+def test_what_no_thread_has_begun_is_taken_back_and_never_done(system, worker, begun, done):
+    waiting = []
+
+    class Later:
+        """Threads that have no time yet."""
+
+        def submit(self, job):
+            waiting.append(job)
+
+    called: list[str] = []
+    system.call(worker, do_nothing)
+    actor = worker.cell.instance
+    taken_back = Work(actor, partial(called.append, "taken back"), Later())
+    kept = Work(actor, partial(called.append, "kept"), Later())
+    assert taken_back.withdraw()
+    for job in waiting:
+        job()
+    assert called == ["kept"]
+    assert not kept.withdraw()
+    wait_until(lambda: kept in done)
+    assert taken_back not in done
 
 
 def test_in_simulated_time_the_work_is_done_at_once_and_told_afterwards(begun, done):

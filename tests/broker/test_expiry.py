@@ -5,16 +5,20 @@ from dataclasses import replace
 
 import pytest
 
+from poe import Node
 from poe.broker.appendix.hybrid_clock import JumpWatch
 from poe.broker.appendix.server import AppendixOptions
+from poe.broker.appendix.sync_rounds import SyncRounds
+from poe.broker.registry import appendix_servers
 from poe.broker.registry.appendix_servers import AppendixServers
 from poe.broker.registry.expiry import Expiring, ExpiringSegment, Expiry, count_soon_due, tick_s
 from poe.broker.registry.topic_settings import Retention, TopicSettings
 from poe.errors import UnknownTopic
 from poe.storage import POINTER_MAX, Store
 from poe.topic_properties import TopicDescription, TopicProperties
-from tests.broker.nodes import open_files, read_by_frames, read_by_next
+from tests.broker.nodes import connect, open_files, read_by_frames, read_by_next
 from tests.storage.segments import create, files_at
+from tests.waiting import wait_until
 
 TOPIC = b"t"
 MAX_AGE_S = 100.0
@@ -65,6 +69,34 @@ def test_what_goes_of_several_topics_is_waited_for_at_once(sim, monkeypatch):
     sim.advance(MAX_AGE_S * 1.1 + 1)
     assert len(data_files(sim)) == 2, "the new ones"
     assert max(waited) == 2
+
+
+def test_what_goes_waits_for_no_sync_that_has_yet_to_begin(tmp_path, monkeypatch):
+    """It did in the thread of all actors: where many segments went, nobody else was served."""
+    held = []
+    submit = SyncRounds.submit
+
+    def hold(rounds, job):
+        server = job.func.__self__._cell.instance  # noqa: SLF001 - whose sync it is
+        if server._segment.is_writer:  # noqa: SLF001 - a topic goes on behind the sync of that
+            submit(rounds, job)
+        else:
+            held.append(job)
+
+    monkeypatch.setattr(SyncRounds, "submit", hold)
+    monkeypatch.setattr(appendix_servers, "_FINISH_S", 0.01)
+    with (
+        Node(dir=tmp_path, port=0, count_limit=2, sync_interval=0.01) as node,
+        connect(node) as client,
+    ):
+        for number in range(10):
+            last = node.put(TOPIC, b"%d" % number)
+        wait_until(lambda: len(list(tmp_path.glob("topics/t/*_data"))) > 3 and len(held) > 2)
+        try:
+            assert client.control("trim", topic=TOPIC, pointer=last) > 2
+        finally:
+            for job in held:
+                job()
 
 
 def test_an_age_beyond_all_clocks_keeps_everything(simulate):

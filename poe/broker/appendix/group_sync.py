@@ -216,9 +216,13 @@ class GroupSync:
             for caller, answer in group:
                 self._server.reply(caller, answer)
         if self.work is None:
-            moved, self._moved = self._moved, []
-            for caller in moved:
-                self._server.reply(caller, MOVED)
+            self._tell_moved()
+
+    def _tell_moved(self) -> None:
+        """Answer those who hold their messages until the disk has made up its mind."""
+        moved, self._moved = self._moved, []
+        for caller in moved:
+            self._server.reply(caller, MOVED)
 
     def _note_synced(self) -> None:
         self._is_retry = False
@@ -254,10 +258,25 @@ class GroupSync:
         Where consumers see only what is synced, the rest is synced, too: nobody will do it later.
         Once, since a full disk may refuse the end of a segment each time.
         """
+        self._withdraw()
         self._end_all()
         if self.visible is not None:
             self.sync_unasked()
             self._end_all()
+
+    def _withdraw(self) -> None:
+        """Take back the sync of a sealed segment that nobody waits for, if it has yet to begin.
+
+        It would wait for others to share it, in this thread, where hundreds of segments expire in a
+        second each for as long. Whoever has the segment next syncs it, or removes it.
+        """
+        work = self.work
+        if work is None or self._syncing or self._is_cutting or self._segment.is_writer:
+            return
+        if work.withdraw():
+            self.work = None
+            self.mark_dirty()
+            self._tell_moved()
 
     def _end_all(self) -> None:
         """Wait for the sync that runs, and for those that others wait for."""
