@@ -10,10 +10,12 @@ from poe.storage import (
     SegmentOptions,
     Store,
     check_events,
+    check_properties,
     check_segments,
     repair_segments,
     stopped_store,
 )
+from poe.topic_properties import TopicProperties
 
 NOW_US = 1_700_000_000_000_000
 
@@ -142,6 +144,22 @@ def test_a_topic_whose_folder_is_a_link_is_told_and_hides_no_other(base, tmp_pat
     assert [each.damage for each in checked(base)] == [[], [], []]
     with stopped_store(base) as files:
         assert list(check_events(files)) == []
+
+
+@pytest.mark.parametrize("end", ["stop", "power cut"])
+def test_damage_of_what_topics_have_is_told_after_a_reboot_unless_the_power_was_cut(base, end):
+    store = Store.open(base)
+    for name in (b"u", b"v"):
+        store.create_topic(name, TopicProperties(partitions=2), NOW_US)
+    if end == "stop":
+        store.close()
+    del store
+    (base / "store.lock").write_text("1\nanother boot\n")
+    alter(base / "store.topics", 80, 0xFF)
+    with stopped_store(base) as files:
+        found = [each.partition(":")[0] for each in check_properties(files)]
+    told = ["store.topics is damaged from offset 64 to 113"]
+    assert found == (told if end == "stop" else [])
 
 
 def test_what_a_killed_writer_leaves_is_a_note(killed):

@@ -109,13 +109,10 @@ def check_events(files: Files) -> Iterator[str]:
         FormatNotSupported: a newer version has written them.
         ReadFailed: the file cannot be read.
     """
-    with reading(META_FILE):
-        file = open_maybe(files, META_FILE)
-        content = b"" if file is None else file.read_at(file.size(), 0)
-    header = FileHeader.decode(content, META_FILE, META_MAGIC)
-    if file is not None and header is None:
+    content, header = _read_meta(files)
+    if content is not None and header is None:
         yield f"{META_FILE} is damaged; the next start makes it anew"
-    if header is None:
+    if content is None or header is None:
         return
     size_bytes = FILE_HEADER_BYTES
     live: dict[tuple[bytes, int], Event] = {}
@@ -123,8 +120,7 @@ def check_events(files: Files) -> Iterator[str]:
         if event.kind is not Kind.REST:
             live[event.topic, event.timestamp] = event
         size_bytes += len(encode_event(event, header.store_id))
-    is_torn = size_bytes < len(content)
-    if is_torn and (is_same_boot(files) or not is_tail_torn(content, header.store_id)):
+    if size_bytes < len(content) and not _is_after_power_cut(files):
         yield f"{META_FILE} is damaged from offset {size_bytes} on; the next start makes it anew"
     unread: set[bytes] = set()
     for (topic, timestamp), event in live.items():
@@ -138,6 +134,22 @@ def check_events(files: Files) -> Iterator[str]:
             if topic not in unread:
                 yield str(error)
             unread.add(topic)
+
+
+def _read_meta(files: Files) -> tuple[bytes | None, FileHeader | None]:
+    """Return the events of the store, None where there are none, and what their header says."""
+    with reading(META_FILE):
+        file = open_maybe(files, META_FILE)
+        content = None if file is None else file.read_at(file.size(), 0)
+    return content, FileHeader.decode(content or b"", META_FILE, META_MAGIC)
+
+
+def _is_after_power_cut(files: Files) -> bool:
+    """Return whether the store was not closed before the machine started anew."""
+    content, header = _read_meta(files)
+    if content is None or header is None:
+        return False
+    return not is_same_boot(files) and is_tail_torn(content, header.store_id)
 
 
 def _what_is_gone(files: Files, path: str, count: int) -> Iterator[str]:
@@ -165,7 +177,7 @@ def check_properties(files: Files) -> Iterator[str]:
     header = FileHeader.decode(content, PROPERTY_FILE, PROPERTY_MAGIC)
     if file is not None and header is None:
         yield f"the header of {PROPERTY_FILE} is damaged; the next start makes it anew"
-    elif header is not None and is_same_boot(files):
+    elif header is not None and not _is_after_power_cut(files):
         for hole in find_notes(content[FILE_HEADER_BYTES:], header.store_id).holes:
             yield damage_text(*hole)
 
