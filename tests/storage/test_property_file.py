@@ -520,12 +520,14 @@ def test_a_file_that_is_gone_is_told_once(tmp_path, caplog):
     for _ in range(2):
         Store.open(tmp_path).close()
     assert not caplog.records
+    assert list(check_properties(RealFiles.at(tmp_path))) == []
     (tmp_path / "store.topics").unlink()
+    told = list(check_properties(RealFiles.at(tmp_path)))
     for _ in range(2):
         Store.open(tmp_path).close()
-    assert [each.getMessage() for each in caplog.records] == [
-        "store.topics is lost, and with it the properties of all topics"
-    ]
+    assert [each.getMessage() for each in caplog.records] == told
+    assert told == ["store.topics is lost, and with it the properties of all topics"]
+    assert list(check_properties(RealFiles.at(tmp_path))) == []
 
 
 def test_a_header_that_is_damaged_is_told_once(tmp_path, caplog):

@@ -27,6 +27,7 @@ from poe.storage.formats.store_meta import (
     META_MAGIC,
     Event,
     Kind,
+    OpenState,
     decode_events,
     encode_event,
     is_tail_torn,
@@ -152,6 +153,16 @@ def _is_after_power_cut(files: Files) -> bool:
     return not is_same_boot(files) and is_tail_torn(content, header.store_id)
 
 
+def _last_start(files: Files) -> OpenState:
+    """Return what the newest server has found when it began."""
+    content, header = _read_meta(files)
+    found = OpenState()
+    if content is not None and header is not None:
+        for event in decode_events(content[FILE_HEADER_BYTES:], header.store_id):
+            found = OpenState.of(event) if event.kind is Kind.OPEN else found
+    return found
+
+
 def _what_is_gone(files: Files, path: str, count: int) -> Iterator[str]:
     """Yield which files are gone of a segment that had so many records.
 
@@ -167,6 +178,8 @@ def _what_is_gone(files: Files, path: str, count: int) -> Iterator[str]:
 def check_properties(files: Files) -> Iterator[str]:
     """Yield what is wrong with what topics have, but for an end that a kill or power cut has torn.
 
+    That it is lost is known where it was there at the last start, unless the power was cut since.
+
     Raises:
         FormatNotSupported: a newer version has written it.
         ReadFailed: the file cannot be read.
@@ -180,6 +193,8 @@ def check_properties(files: Files) -> Iterator[str]:
     elif header is not None and not _is_after_power_cut(files):
         for hole in find_notes(content[FILE_HEADER_BYTES:], header.store_id).holes:
             yield damage_text(*hole)
+    elif file is None and _last_start(files).has_properties and not _is_after_power_cut(files):
+        yield f"{PROPERTY_FILE} is lost, and with it the properties of all topics"
 
 
 def check_foreign(files: Files) -> Iterator[str]:
