@@ -1,12 +1,13 @@
 """What was removed is known for ever: after a restart, a kill, a power cut; of new topics, too."""
 
+import contextlib
 import errno
 import random
 from typing import Any, cast
 
 import pytest
 
-from poe.errors import FormatNotSupported, SequenceGap, StorageError, StorageFull
+from poe.errors import FormatNotSupported, PoeError, SequenceGap, StorageError, StorageFull
 from poe.record import POINTER_MAX
 from poe.storage import RealFiles, Removals, Segment, SharedFolder, Store
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
@@ -489,6 +490,47 @@ def test_a_folder_of_the_original_is_opened_and_nothing_is_known(disk):
     assert removed(store) == []
     destroy(store, 0)
     assert removed(store) == extents[:1]
+
+
+@pytest.mark.parametrize(
+    "left_by", ["the original", "an older version", "us, and the notes are lost"]
+)
+def test_a_start_that_ends_early_leaves_it_unknown(left_by):
+    """Whatever step was its last, and where the disk takes nothing from there on."""
+    step = 0
+    while True:
+        disk = SimulatedDisk()
+        store = Store.open(disk.files())
+        extents = fill(store)
+        destroy(store, 0)
+        store = end(disk, store, "stop")
+        store.close()
+        disk.kill()
+        if left_by == "an older version":
+            as_older(disk)
+        else:
+            disk.memory.unlink(REMOVED_FILE)
+        if left_by == "the original":
+            disk.memory.unlink(META_FILE)
+        count = [0]
+
+        def failing(operation, count=count, step=step):
+            if operation.name in CHANGES:
+                count[0] += 1
+                if count[0] > step:
+                    raise OSError(errno.EIO, "the process is dead")
+
+        disk.failing = cast("Any", failing)
+        with contextlib.suppress(PoeError):
+            Store.open(disk.files())
+        disk.failing = cast("Any", lambda _: None)
+        disk.kill()
+        store = Store.open(disk.files())
+        assert store.removals.unknown_high >= extents[-1][1], step
+        if count[0] <= step:
+            break
+        step += 1
+    assert step > 5
 
 
 def test_notes_of_a_newer_version_are_refused(disk):

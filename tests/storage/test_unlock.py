@@ -90,6 +90,20 @@ def test_after_unlocking_all_that_was_written_is_there(left):
     assert not (left / "quarantine").exists()
 
 
+@pytest.mark.parametrize("is_refused_before", [False, True])
+def test_of_what_the_original_has_removed_nothing_is_known_after_unlocking(left, is_refused_before):
+    for path in left.glob("store.*"):
+        path.unlink()
+    if is_refused_before:
+        with pytest.raises(SegmentLocked):
+            Store.open(OutOfSight(RealFiles.at(left)))
+    with stopped_store(left) as files:
+        hidden = OutOfSight(files)
+        unlock_segments(hidden, foreign_locks(hidden))
+    store = Store.open(OutOfSight(RealFiles.at(left)))
+    assert store.removals.unknown_high >= NOW + 100
+
+
 def test_unlocking_that_is_interrupted_anywhere_keeps_all(left, tmp_path_factory):
     """Whichever call fails, the next start finds everything, or the lock as it was."""
     for nth in range(100):

@@ -88,7 +88,8 @@ class OpenState(NamedTuple):
     """What a server found when it began to work, as far as later ones have to know."""
 
     notes_removals: bool = False
-    """Whether it is of a version that notes what it removes, see `removals.py`."""
+    """Whether it notes what it removes, see `removals.py`, and all before is noted, or up to where
+    nobody knows that."""
 
     has_notes: bool = False
     """Whether there were notes."""
@@ -199,8 +200,15 @@ class StoreMeta:
         "was_closed",
     )
 
-    def __init__(self, files: Files, new_id: bytes, *, is_same_boot: bool = True) -> None:
-        """Read the file, or begin one under `new_id`.
+    def __init__(
+        self,
+        files: Files,
+        new_id: bytes,
+        opened: OpenState | None = None,
+        *,
+        is_same_boot: bool = True,
+    ) -> None:
+        """Read the file, or begin one under `new_id`, for a server that has found `opened`.
 
         Where the last server did not work on it in this boot of the machine, `is_same_boot` is
         false, its end may be torn.
@@ -229,8 +237,8 @@ class StoreMeta:
             self._read(content[FILE_HEADER_BYTES:], is_same_boot=is_same_boot)
         elif content:
             _log.error("%s is damaged and begun anew", META_FILE)
-        else:
-            self.opened = OpenState(notes_removals=True)
+        elif opened is not None:
+            self.opened = opened
         if header is None or self._size_bytes < len(content):
             self._compact()
 
@@ -275,6 +283,10 @@ class StoreMeta:
         `is_same_boot`: the last server worked on it in this boot of the machine.
         """
         self.is_after_power_cut = not self.was_closed and not is_same_boot
+        self.note_opened(opened)
+
+    def note_opened(self, opened: OpenState) -> None:
+        """Note what a server finds as it begins; durably, where the store was closed before."""
         if opened != self.opened:
             self.opened = opened
             self._compact()

@@ -289,8 +289,8 @@ class Removals:
         """Return the last pointer of each segment that is noted to be removed, by its timestamp."""
         return {each.timestamp: each.last for each in self.extents(topic)}
 
-    def begin(self, topics: Container[bytes], newest_pointer: int, *, is_known: bool) -> None:
-        """Begin to take notes for a store that has these topics.
+    def begin(self, topics: Container[bytes], newest_pointer: int, *, is_known: bool) -> bool:
+        """Begin to take notes for a store that has these topics; tell whether the disk took that.
 
         Unless `is_known`, anything up to `newest_pointer` may have been removed without a note.
         """
@@ -299,9 +299,10 @@ class Removals:
         for topic in [each for each in noted if each not in topics]:
             self.note_gone(topic)
         self._notes.lift_unknown(unknown_high)
-        if unknown_high:
-            _log.warning("what was removed in %s before now is not known", self._files.base)
-            self._compact_if_possible()
+        if not unknown_high:
+            return True
+        _log.warning("what was removed in %s before now is not known", self._files.base)
+        return self._compact_if_possible()
 
     def note(self, topic: bytes, extents: Iterable[RemovedExtent]) -> None:
         """Note that segments are about to be removed; see `sync`.
@@ -440,11 +441,13 @@ class Removals:
         _log.error("%s is damaged from offset %d on", REMOVED_FILE, self._size_bytes)
         return False
 
-    def _compact_if_possible(self) -> None:
+    def _compact_if_possible(self) -> bool:
         try:
             self._compact()
         except OSError as error:
             _log.warning("%s cannot be written anew: %s", REMOVED_FILE, error)
+            return False
+        return True
 
     def _compact(self) -> None:
         """Write what counts into a new file, and put that in place, durably."""

@@ -592,7 +592,12 @@ class Store:
                 self.removals, lost, self.topics.loaded, begun_us, is_exact=self._meta.was_closed
             )
         unknown_high = max(begun_us, self.newest_pointer())
-        self.removals.begin(self.topics, unknown_high, is_known=is_known)
+        is_noted = self.removals.begin(self.topics, unknown_high, is_known=is_known)
+        if is_noted and not is_known:
+            # Not before: had this start died, the next one would have taken it that all is known.
+            has_notes = self.removals.unknown_high > 0
+            opened = self._meta.opened._replace(notes_removals=True, has_notes=has_notes)
+            self._meta.note_opened(opened)
         self.properties.begin()
         for told in self.foreign():
             _log.error("%s; put them where they belong, or remove them", told)
@@ -695,9 +700,10 @@ def _begin(files: Files, owner: str) -> tuple[StoreMeta, bool]:
 
     `owner` is what the lock told of the server before.
     """
-    is_new = files.size(META_FILE) is None
     is_this_boot = files.boot_id != "" and files.boot_id in owner
-    meta = StoreMeta(files, os.urandom(16), is_same_boot=is_this_boot)
+    # Where there are topics, the original has left them, without notes of what it has removed.
+    is_empty = files.modified_us(TOPICS_FOLDER) is None
+    meta = StoreMeta(files, os.urandom(16), OpenState(is_empty), is_same_boot=is_this_boot)
     if not meta.was_closed:
         when = "in this boot" if is_this_boot else "before a reboot"
         _log.warning("the last server on %s was not stopped, %s", files.base, when)
@@ -709,11 +715,10 @@ def _begin(files: Files, owner: str) -> tuple[StoreMeta, bool]:
     is_certain = meta.was_closed or is_this_boot
     if is_certain and before.has_properties and not has_properties:
         _log.error("%s is lost, and with it the properties of all topics", PROPERTY_FILE)
-    opened = OpenState(notes_removals=True, has_notes=has_notes, has_properties=has_properties)
+    is_known = before.notes_removals and before.has_notes <= has_notes
+    opened = OpenState(is_known, has_notes, has_properties)
     meta.begin(opened, is_same_boot=is_this_boot)
-    if is_new:  # the original has left no events
-        return meta, all(entry.name != TOPICS_FOLDER for entry in files.list_folder(""))
-    return meta, before.notes_removals and before.has_notes <= has_notes
+    return meta, is_known
 
 
 def note_lost(
