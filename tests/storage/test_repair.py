@@ -147,6 +147,32 @@ def test_of_notes_that_are_damaged_a_repair_does_not_say_that_they_tell_all(base
     store.close()
 
 
+def test_of_what_the_original_has_removed_nothing_is_known_after_a_repair(base):
+    for path in base.glob("store.*"):
+        path.unlink()
+    repaired(base)
+    store = Store.open(base)
+    assert store.removals.unknown_high >= NOW + 2
+    store.close()
+
+
+def test_a_repair_takes_notes_that_are_lost_for_no_new_ones(base):
+    store = Store.open(base)
+    first = store.topics[b"t"][0]
+    for number in (10, 20):
+        store.create_segment(b"t", NOW + number).append(MESSAGES, NOW + number)
+    store.destroy_segment(b"t", first)
+    store.close()
+    Store.open(base).close()
+    (base / "store.removed").unlink()
+    for suffix in ("data", "index", "sum"):
+        (base / f"topics/t/{NOW + 10}_{suffix}").unlink()
+    repaired(base)
+    store = Store.open(base)
+    assert store.removals.unknown_high >= NOW + 22
+    store.close()
+
+
 def test_a_note_that_a_power_cut_has_torn_is_no_damage_to_a_repair(base, caplog):
     store = Store.open(base)
     first = store.topics[b"t"][0]

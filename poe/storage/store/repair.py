@@ -17,7 +17,7 @@ from poe.storage.segment.segment_files import SegmentFiles
 from poe.storage.segment.segment_options import SegmentOptions
 from poe.storage.store.check import SegmentCheck, check_events, check_segments
 from poe.storage.store.folder_watch import LOCK_FILE
-from poe.storage.store.removals import Removals, base_of
+from poe.storage.store.removals import REMOVED_FILE, Removals, base_of
 from poe.storage.store.store import is_same_boot, note_lost, recover_segments
 from poe.storage.store.topic_folders import TOPICS_FOLDER
 from poe.topic_name import topic_in
@@ -40,6 +40,9 @@ def repair_segments(files: Files) -> Iterator[SegmentCheck]:
         meta = StoreMeta(files, os.urandom(16), is_same_boot=is_this_boot)
     meta.is_after_power_cut = not (meta.was_closed or is_this_boot)
     removals = Removals(files, meta.store_id, is_after_power_cut=meta.is_after_power_cut)
+    with reading(REMOVED_FILE):
+        if meta.opened.has_notes and files.size(REMOVED_FILE) is None:
+            removals.is_whole = False  # they are lost: made anew, the start would take them for all
     segments: set[tuple[bytes, int]] = set()
     ordinals: dict[bytes, int] = {}
     newest: dict[bytes, int] = {}
@@ -80,7 +83,7 @@ def _note_gone(
 ) -> set[tuple[bytes, int]]:
     """Note what is gone with all its files, as a start does; return what was noted before.
 
-    Notes that are damaged are left to the start, which knows then that they do not tell all.
+    Notes that are damaged or lost are left to the start, which knows that they do not tell all.
     """
     removed: set[tuple[bytes, int]] = set()
     if not removals.is_whole:
