@@ -13,6 +13,7 @@ from poe.storage import (
     check_events,
     check_foreign,
     check_properties,
+    check_removals,
     check_segments,
     read_store_id,
     repair_segments,
@@ -43,7 +44,7 @@ def check(
     segments_count = messages_count = size_bytes = damaged_count = 0
     with stopped_store(folder, for_repair=repair) as files:
         events = () if repair else check_events(files)
-        for finding in [*events, *check_properties(files)]:
+        for finding in [*events, *check_properties(files), *check_removals(files)]:
             damaged_count += 1
             write_line(f"DAMAGED: {finding}")
         for segment in repair_segments(files) if repair else check_segments(files):

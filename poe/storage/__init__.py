@@ -36,6 +36,7 @@ from poe.storage.store.check import (
     check_events,
     check_foreign,
     check_properties,
+    check_removals,
     check_segments,
     stopped_store,
 )
@@ -90,6 +91,7 @@ __all__ = [
     "check_events",
     "check_foreign",
     "check_properties",
+    "check_removals",
     "check_segments",
     "decode_entry",
     "decode_records",

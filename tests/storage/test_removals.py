@@ -9,7 +9,7 @@ import pytest
 
 from poe.errors import FormatNotSupported, PoeError, SequenceGap, StorageError, StorageFull
 from poe.record import POINTER_MAX
-from poe.storage import RealFiles, Removals, Segment, SharedFolder, Store
+from poe.storage import RealFiles, Removals, Segment, SharedFolder, Store, check_removals
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
 from poe.storage.formats.store_meta import (
     META_FILE,
@@ -201,6 +201,7 @@ def test_whatever_step_is_the_last_no_removal_is_forgotten_and_none_invented(see
             pass
         disk.failing = cast("Any", lambda _: None)
         disk.cut_power(random.Random(seed)) if is_power_cut else disk.kill()
+        assert list(check_removals(disk.files())) == []
         store = Store.open(disk.files())
         there = {(s.pointer_low, s.pointer_high) for s in store.topics[b"t"] if s.count}
         assert set(removed(store)) == set(extents) - there
@@ -468,16 +469,21 @@ def test_an_older_version_that_has_served_the_store_in_between_is_noticed(disk):
 def test_notes_that_are_damaged_are_not_known_any_more(disk, damage):
     store = Store.open(disk.files())
     extents = fill(store)
+    assert list(check_removals(disk.files())) == []
     destroy(store, 0)
     store = end(disk, store, "stop")
     store.close()
     disk.kill()
+    assert list(check_removals(disk.files())) == []
     file = disk.memory.open(REMOVED_FILE, "r+")
     if damage == "lost":
         disk.memory.unlink(REMOVED_FILE)
     else:
         file.write_at(b"?", 3 if damage == "header" else FILE_HEADER_BYTES + 5)
+    [told] = check_removals(disk.files())
+    assert told.startswith(f"{REMOVED_FILE} is {'lost' if damage == 'lost' else 'damaged'}")
     store = Store.open(disk.files())
+    assert list(check_removals(disk.files())) == []
     assert store.removals.unknown_high >= extents[-1][1]
     destroy(store, 0)
     assert removed(store) == extents[1:2]

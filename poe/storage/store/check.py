@@ -45,6 +45,7 @@ from poe.storage.store.property_file import (
     damage_text,
     find_notes,
 )
+from poe.storage.store.removals import REMOVED_FILE, REMOVED_MAGIC, decode_notes
 from poe.storage.store.store import is_same_boot, locked_by
 from poe.storage.store.topic_folders import TOPICS_FOLDER, segment_file
 from poe.topic_name import topic_in
@@ -195,6 +196,31 @@ def check_properties(files: Files) -> Iterator[str]:
             yield damage_text(*hole)
     elif file is None and _last_start(files).has_properties and not _is_after_power_cut(files):
         yield f"{PROPERTY_FILE} is lost, and with it the properties of all topics"
+
+
+def check_removals(files: Files) -> Iterator[str]:
+    """Yield what is wrong with the notes of what was removed, but for an end that a power cut tore.
+
+    Raises:
+        FormatNotSupported: a newer version has written them.
+        ReadFailed: the file cannot be read.
+    """
+    with reading(REMOVED_FILE):
+        file = open_maybe(files, REMOVED_FILE)
+        content = b"" if file is None else file.read_at(file.size(), 0)
+    header = FileHeader.decode(content, REMOVED_FILE, REMOVED_MAGIC)
+    store = _read_meta(files)[1]
+    loss = "what was deleted before is not known any more"
+    if file is None:
+        if _last_start(files).has_notes:
+            yield f"{REMOVED_FILE} is lost: {loss}"
+    elif header is None or (store is not None and header.store_id != store.store_id):
+        yield f"{REMOVED_FILE} is damaged, or of another store: {loss}"
+    else:
+        notes = decode_notes(content[FILE_HEADER_BYTES:], header.store_id)
+        end = FILE_HEADER_BYTES + max((end for *_, end in notes), default=0)
+        if end < len(content) and not _is_after_power_cut(files):
+            yield f"{REMOVED_FILE} is damaged from offset {end} on: {loss}"
 
 
 def check_foreign(files: Files) -> Iterator[str]:
