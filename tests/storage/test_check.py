@@ -1,7 +1,9 @@
 """Checking a folder: every kind of damage is named, and nothing is changed."""
 
+import contextlib
 import shutil
 import subprocess
+from typing import Any, cast
 
 import pytest
 
@@ -11,11 +13,14 @@ from poe.storage import (
     Store,
     check_events,
     check_properties,
+    check_removals,
     check_segments,
     repair_segments,
     stopped_store,
 )
 from poe.topic_properties import TopicProperties
+from tests.storage.test_removals import CHANGES
+from torture.layers.simulated_disk import SimulatedDisk
 
 NOW_US = 1_700_000_000_000_000
 
@@ -112,6 +117,57 @@ def test_a_changed_pointer_speaks_against_its_own_segment_alone(base):
     assert (first.count, first.pointer_high >> 48) == (3, 0xFF)
     assert first.damage
     assert second.damage == []
+
+
+class Killed(BaseException):
+    """Ends a life at an operation; what it still does fails, too."""
+
+
+def live(disk):
+    """Make segments, with receipts and without, and remove some; stop, go on, and stop again."""
+    store = Store.open(disk.files())
+    store.create_topic(b"p", TopicProperties(partitions=2), NOW_US)
+    for number in range(3):
+        segment = store.create_segment(b"t", NOW_US + number * 1000)
+        segment.append([b"one", b"two"], NOW_US + number * 1000, (b"a" * 16, 0, number))
+    store.create_segment(b"u", NOW_US).append([b"three"], NOW_US)
+    for topic in (b"t", b"u"):
+        store.topics[topic][0].seal()
+        store.destroy_segment(topic, store.topics[topic][0])
+    store.close()
+    store = Store.open(disk.files())
+    store.topics[b"t"][-1].unseal()
+    store.topics[b"t"][-1].append([b"four"], NOW_US + 3000)
+    store.close()
+
+
+@pytest.mark.slow
+def test_wherever_a_server_is_killed_a_check_finds_no_damage_nor_anything_behind_a_repair():
+    step, is_over = 0, False
+    while not is_over:
+        disk, left = SimulatedDisk(), [step]
+
+        def failing(operation, left=left):
+            left[0] -= operation.name in CHANGES
+            if left[0] < 0:
+                raise Killed
+
+        disk.failing = cast("Any", failing)
+        with contextlib.suppress(Killed):
+            live(disk)
+            is_over = True
+        disk.failing = cast("Any", lambda _: None)
+        disk.kill()
+        files = disk.files()
+        if files.modified_us("topics") is not None:
+            segments = list(check_segments(files))
+            damage = [finding for each in segments for finding in each.damage]
+            told = [*check_events(files), *check_properties(files), *check_removals(files), *damage]
+            assert told == [], step
+            list(repair_segments(files))
+            assert not any(each.damage + each.notes for each in check_segments(files)), step
+        step += 1
+    assert step > 50
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ from poe.storage.store.property_file import (
 from poe.storage.store.removals import REMOVED_FILE, REMOVED_MAGIC, decode_notes
 from poe.storage.store.store import is_same_boot, locked_by
 from poe.storage.store.topic_folders import TOPICS_FOLDER, segment_file
-from poe.topic_name import topic_in
+from poe.topic_name import folder_bytes, topic_in
 
 
 @dataclass(slots=True)
@@ -287,6 +287,10 @@ def _check_files(files: Files, segment: SegmentCheck) -> None:
     elif lock is not None:
         segment.notes.append("was not closed; the next start recovers it")
     data = open_maybe(files, segment.path + "_data")
+    index = open_maybe(files, segment.path + "_index")
+    if (data is None or index is None) and _is_being_deleted(files, segment.path):
+        segment.notes.append("was being deleted; the next start goes on with it")
+        return
     if data is None:
         told = segment.notes if lock is not None else segment.damage
         told.append("the data file is missing")
@@ -299,13 +303,15 @@ def _check_files(files: Files, segment: SegmentCheck) -> None:
         )
         return
     size_bytes = data.size()
+    if not size_bytes and index is None and sums.file is None and lock is None:
+        segment.notes.append("was being made; the next start goes on with it")
+        return
     places = scan_records(data, 0, size_bytes, 0)
     segment.count = len(places.pointers)
     segment.size_bytes = places.end
     segment.pointer_low = places.pointers[0] if places.pointers else 0
     segment.pointer_high = places.last_pointer
     _judge_end(segment, size_bytes, lock)
-    index = open_maybe(files, segment.path + "_index")
     _judge_index(segment, index, places, lock)
     if sums.file is None:
         segment.notes.append(
@@ -314,13 +320,26 @@ def _check_files(files: Files, segment: SegmentCheck) -> None:
         return
     segment.base = sums.header.base
     if not sums.has_header:
-        segment.damage.append("the header of the sums is damaged, or of another segment")
+        is_new = lock is not None and not size_bytes
+        told = segment.notes if is_new else segment.damage
+        told.append("the header of the sums is damaged, or of another segment")
     survey = Survey(data, index, size_bytes, sums.seed)
     survey.walk(sums.entries, trusted_count=0, cut_from=len(sums.entries))
     segment.damage += survey.damage
     if lock is None:
         _judge_last_sums(segment, sums)
     _judge_receipts(files, segment, sums, lock)
+
+
+def _is_being_deleted(files: Files, path: str) -> bool:
+    """Return whether a server was about to remove all files of a segment."""
+    content, header = _read_meta(files)
+    topic, timestamp = path.split("/")[-2:]
+    key, last = (folder_bytes(topic), int(timestamp)), None
+    if content is not None and header is not None:
+        for event in decode_events(content[FILE_HEADER_BYTES:], header.store_id):
+            last = event.kind if (event.topic, event.timestamp) == key else last
+    return last is Kind.TOMBSTONE
 
 
 def _judge_last_sums(segment: SegmentCheck, sums: FoundSums) -> None:
