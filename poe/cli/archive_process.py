@@ -54,7 +54,7 @@ def main() -> int:
     base, archives, retention = sys.argv[1:]
     try:
         folder = SharedFolder.at(Path(base))
-        topics = _topics_by_archive(folder, ArchiveFolders.decode(archives))
+        topics = topics_by_archive(folder, ArchiveFolders.decode(archives))
         kept = Retention(*json.loads(retention))
         count_due = due_counter(folder, kept, time.time_ns() // 1000)
     except PoeError as error:
@@ -88,15 +88,25 @@ def due_counter(folder: SharedFolder, node: Retention, now_us: int) -> CountDue:
     return count_due
 
 
-def _topics_by_archive(folder: SharedFolder, archives: ArchiveFolders) -> dict[Path, list[str]]:
+def topics_by_archive(folder: SharedFolder, archives: ArchiveFolders) -> dict[Path, list[str]]:
     """Return the topics that are archived, by the folders that they go to."""
     topics: dict[Path, list[str]] = {}
     for topic in folder.topics():
         to = archives.folder(topic)
-        # A folder without segments is a topic that is being made or deleted, or of somebody else.
-        if to is not None and folder.segments(topic, POINTER_MAX):
+        if to is not None and _may_have_segments(folder, topic):
             topics.setdefault(to, []).append(os.fsdecode(topic))
     return topics
+
+
+def _may_have_segments(folder: SharedFolder, topic: bytes) -> bool:
+    """Return whether it is no folder of somebody else, nor of a topic that is made or deleted now.
+
+    Why one cannot be looked into is told with its topic, and keeps no other from being archived.
+    """
+    try:
+        return bool(folder.segments(topic, POINTER_MAX))
+    except StorageError:
+        return True
 
 
 def _archive(base: str, topics: list[str], to: Path, count_due: CountDue) -> bool:

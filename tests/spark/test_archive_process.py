@@ -1,5 +1,6 @@
 """Real Spark in a process of its own, started by a real node or by hand, and killed."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -14,13 +15,15 @@ from poe.actors import GetPid
 from poe.actors.python_process import python_command
 from poe.broker import ArchiveFolders, missing_for_spark
 from poe.broker.registry.archiver import ARCHIVE_PROCESS
+from poe.cli.archive_process import topics_by_archive
 from poe.errors import ActorDead
 from poe.spark.archive import archive_topics
 from poe.spark.folder_segments import FolderSegments
-from poe.storage import Archive
+from poe.storage import Archive, RealFiles, SharedFolder
 from tests.python_process import environment
 from tests.spark.archives import TOPIC, assert_whole
 from tests.spark.sources import batch_table, messages
+from tests.storage.faulty_files import FaultyFiles
 from tests.waiting import wait_until
 
 MISSING = missing_for_spark()
@@ -125,6 +128,17 @@ def test_a_topic_without_segments_keeps_no_other_from_being_archived(tmp_path):
     command = python_command("poe.cli.archive_process", *arguments)
     run = subprocess.run(command, env=environment(), check=False, capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_a_topic_whose_folder_the_disk_refuses_keeps_no_other_from_being_archived(tmp_path):
+    with Node(dir=tmp_path / "node", port=None) as node:
+        node.put("t", b"0")
+        node.put("u", b"0")
+    files = FaultyFiles(RealFiles.existing(tmp_path / "node"))
+    files.fail(1, errno.EIO, "list_folder")
+    topics = topics_by_archive(SharedFolder(files), ArchiveFolders(tmp_path / "archive"))
+    assert files.failed_count == 1
+    assert topics == {tmp_path / "archive": ["t", "u"]}, "why the one fails is told with it"
 
 
 def test_each_topic_goes_into_its_own_folder_and_one_that_is_away_hinders_no_other(tmp_path):
