@@ -42,6 +42,7 @@ from poe.protocol import PutId
 from poe.protocol.put import PUT_ID_SIZE
 from poe.storage import Files, RealFiles
 from poe.storage.failure import reading
+from poe.storage.foreign import foreign_names
 from poe.storage.slab_log import CorruptSlabRecord, EndOfLog, OutOfBounds, Reader, Writer, expire
 from poe.storage.slab_log.record import HEADER_BYTES
 
@@ -411,12 +412,12 @@ def _open_folder(path: str | Path | Files) -> Files:
         except OptionError as error:
             raise OptionError("spool_dir", str(path), error.allowed) from error
     with reading(files.base):
-        names = {entry.name for entry in files.list_folder("")}
-        strange = names - _FILES_OF_AN_EMPTY_LOG
+        entries = files.list_folder("")
+        strange = foreign_names(entries, lambda entry: entry.name in _FILES_OF_AN_EMPTY_LOG)
         # What a crash leaves of a spool that was being made holds nothing.
         if files.size(f"{0:020}.slab"):
-            strange.add(f"{0:020}.slab")
-    if MARK_FILE not in names and strange:
+            strange.append(f"{0:020}.slab")
+    if strange and all(entry.name != MARK_FILE for entry in entries):
         allowed = f"an empty folder, or that of a spool (there is {min(strange)!r} in it)"
         raise OptionError("spool_dir", files.base, allowed)
     return files

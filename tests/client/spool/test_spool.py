@@ -273,6 +273,15 @@ def test_a_folder_of_something_else_is_refused_and_left_as_it_is(tmp_path, name)
     assert listing(tmp_path) == before
 
 
+def test_what_a_new_disk_holds_is_nobody_s(tmp_path):
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / ".snapshot").mkdir()
+    with Spool(tmp_path) as spool:
+        fill(spool, 1)
+    with Spool(tmp_path) as spool:
+        assert empty(spool) == messages_in(batches(1))
+
+
 def test_a_slab_log_of_another_program_is_refused_and_left_as_it_is(tmp_path):
     with Writer(tmp_path) as writer:
         writer.write(b"theirs")
