@@ -1,5 +1,7 @@
 """What can be made from the data is mended; what cannot is marked and left where it is."""
 
+from collections import Counter
+
 import pytest
 
 from poe.storage import (
@@ -10,6 +12,7 @@ from poe.storage import (
     repair_segments,
     stopped_store,
 )
+from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, names_in, read_all
 
 PATH = f"topics/t/{NOW}"
@@ -200,6 +203,36 @@ def test_sums_that_are_lost_are_told_until_they_are_made_anew(base):
     repaired(base)
     assert findings(base) == []
     assert messages_in(base) == MESSAGES
+
+
+class Opened(FaultyFiles):
+    """Counts how often each file is opened."""
+
+    def __init__(self, files):
+        super().__init__(files)
+        self.counts: Counter[str] = Counter()
+
+    def open(self, path, mode):
+        self.counts[path] += 1
+        return super().open(path, mode)
+
+
+def test_a_repair_of_many_segments_reads_each_of_them_as_often_as_of_few(tmp_path):
+    counts = []
+    for segments_count in (2, 9):
+        base = tmp_path / str(segments_count)
+        store = Store.open(base)
+        for number in range(segments_count):
+            store.create_segment(b"t", NOW + 10 * number).append(MESSAGES, NOW + 10 * number)
+        store.close()
+        for path in base.glob("topics/t/*_sum"):
+            path.unlink()
+        with stopped_store(base, for_repair=True) as files:
+            opened = Opened(files)
+            assert not any(each.damage for each in repair_segments(opened))
+        assert findings(base) == []
+        counts.append(opened.counts[f"{PATH}_data"])
+    assert counts[0] == counts[1]
 
 
 def test_a_segment_of_an_earlier_version_gets_its_sums(base):

@@ -234,16 +234,13 @@ def check_foreign(files: Files) -> Iterator[str]:
             yield f"{foreign_text(*found)}; put them where they belong, or remove them"
 
 
-def check_segments(files: Files, folder: str = "") -> Iterator[SegmentCheck]:
-    """Check all segments of all topics, or of one folder, oldest first within a topic.
+def check_segments(files: Files) -> Iterator[SegmentCheck]:
+    """Check all segments of all topics, oldest first within a topic.
 
     Raises:
         SegmentLocked: a live program that is not a server of ours writes to one.
         ReadFailed: a folder cannot be listed.
     """
-    if folder:
-        yield from _check_topic(files, folder)
-        return
     with reading(TOPICS_FOLDER):
         topics = sorted(files.list_folder(TOPICS_FOLDER))
     for name, is_folder in topics:
@@ -257,22 +254,36 @@ def _check_topic(files: Files, folder: str) -> Iterator[SegmentCheck]:
     timestamps = {found[0] for name in names if (found := segment_file(name))}
     pointer_before = 0
     for timestamp in sorted(timestamps):
-        segment = SegmentCheck(f"{folder}/{timestamp}")
-        try:
-            with reading(segment.path):
-                _check_files(files, segment)
-        except SegmentLocked:
-            raise
-        except StorageError as error:
-            segment.damage.append(str(error))
-        # What damaged data says of its pointers says nothing about the segments behind it.
-        is_sound = not segment.damage
-        if segment.count and segment.pointer_low <= pointer_before:
-            segment.damage.append(f"begins at pointer {segment.pointer_low}, before the segment "
-                                  f"in front of it ends ({pointer_before})")  # fmt: skip
-        if is_sound:
-            pointer_before = max(pointer_before, segment.pointer_high)
+        segment = check_segment(files, f"{folder}/{timestamp}")
+        pointer_before = judge_begin(segment, pointer_before)
         yield segment
+
+
+def check_segment(files: Files, path: str) -> SegmentCheck:
+    """Check one segment by itself; `path` is less `_data`.
+
+    Raises:
+        SegmentLocked: a live program that is not a server of ours writes to it.
+    """
+    segment = SegmentCheck(path)
+    try:
+        with reading(path):
+            _check_files(files, segment)
+    except SegmentLocked:
+        raise
+    except StorageError as error:
+        segment.damage.append(str(error))
+    return segment
+
+
+def judge_begin(segment: SegmentCheck, pointer_before: int) -> int:
+    """Note whether a segment begins behind those in front of it; return where they all end."""
+    # What damaged data says of its pointers says nothing about the segments behind it.
+    end = pointer_before if segment.damage else max(pointer_before, segment.pointer_high)
+    if segment.count and segment.pointer_low <= pointer_before:
+        segment.damage.append(f"begins at pointer {segment.pointer_low}, before the segment "
+                              f"in front of it ends ({pointer_before})")  # fmt: skip
+    return end
 
 
 def _check_files(files: Files, segment: SegmentCheck) -> None:

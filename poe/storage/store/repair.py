@@ -15,7 +15,13 @@ from poe.storage.formats.store_meta import META_FILE, Kind, StoreMeta
 from poe.storage.segment.segment import Segment
 from poe.storage.segment.segment_files import SegmentFiles
 from poe.storage.segment.segment_options import SegmentOptions
-from poe.storage.store.check import SegmentCheck, check_events, check_segments
+from poe.storage.store.check import (
+    SegmentCheck,
+    check_events,
+    check_segment,
+    check_segments,
+    judge_begin,
+)
 from poe.storage.store.folder_watch import LOCK_FILE
 from poe.storage.store.removals import REMOVED_FILE, Removals, base_of
 from poe.storage.store.store import is_same_boot, note_lost, recover_segments
@@ -46,6 +52,8 @@ def repair_segments(files: Files) -> Iterator[SegmentCheck]:
     segments: set[tuple[bytes, int]] = set()
     ordinals: dict[bytes, int] = {}
     newest: dict[bytes, int] = {}
+    # As a check sees them, for which it does not count what damaged data says of its pointers.
+    ends: dict[bytes, int] = {}
     for found in check_segments(files):
         place = SegmentFiles(files, found.path, meta)
         segments.add((place.topic, place.timestamp))
@@ -54,11 +62,13 @@ def repair_segments(files: Files) -> Iterator[SegmentCheck]:
         before = newest.get(place.topic, 0)
         if not findings:
             newest[place.topic] = max(before, found.pointer_high)
+            ends[place.topic] = max(ends.get(place.topic, 0), found.pointer_high)
             if found.base is not None:
                 ordinals[place.topic] = found.base + found.count
             yield found
             continue
         repaired, pointer_high = _repaired(files, place, base, removals, before)
+        ends[place.topic] = judge_begin(repaired, ends.get(place.topic, 0))
         if files.size(place.path + "_data") is None:  # it was put away, and is gone as a start sees
             segments.remove((place.topic, place.timestamp))
         newest[place.topic] = max(before, pointer_high)
@@ -110,8 +120,7 @@ def _repaired(
     files: Files, place: SegmentFiles, base: int | None, removals: Removals, before_pointer: int
 ) -> tuple[SegmentCheck, int]:
     """Repair a segment; return what is left to be found, and the pointer of its last message."""
-    folder = place.path.rpartition("/")[0]
-    topic = topic_in(folder.rpartition("/")[2])
+    topic = topic_in(place.path.split("/")[-2])
     assert topic is not None  # no other folder is checked
     if place.is_being_removed():
         place.remove()
@@ -131,5 +140,4 @@ def _repaired(
         # Their ordinals stay theirs; where there is a segment behind it, that knows its own.
         next_ordinal = extent.base + extent.count + extent.lost_count
         removals.note_lost(topic, [base_of(0, next_ordinal)])
-    left = next(each for each in check_segments(files, folder) if each.path == place.path)
-    return left, extent.pointer_high
+    return check_segment(files, place.path), extent.pointer_high
