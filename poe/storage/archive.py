@@ -229,7 +229,10 @@ class Archive:
         Raises:
             OptionError: it is no folder, or this user may not write it.
         """
-        return cls(RealFiles.at(folder))
+        try:
+            return cls(RealFiles.at(folder))
+        except OptionError as error:
+            raise OptionError("archive", str(folder), error.allowed) from error
 
     def begin(self) -> OpenFile:
         """Keep other archivers out for as long as the result is referenced.

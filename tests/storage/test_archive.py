@@ -184,6 +184,12 @@ def test_one_archiver_at_a_time_works_on_an_archive(tmp_path):
     archive_at(tmp_path).begin()
 
 
+def test_a_folder_that_cannot_be_made_is_told_to_be_the_archive_s(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OptionError, match=r"option 'archive' is .*Not a directory"):
+        Archive.at(tmp_path / "file" / "archive")
+
+
 def test_what_a_killed_archiver_has_left_unfinished_is_removed(tmp_path):
     archive = archive_at(tmp_path)
     archive.begin()

@@ -129,6 +129,8 @@ class Spool:
         except SegmentLocked as error:
             way_out = "stop it, or use another spool_dir"
             raise SegmentLocked(files.base, error.owner, way_out) from error
+        except OptionError as error:
+            raise OptionError("spool_dir", files.base, error.allowed) from error
         self.producer = uuid4().bytes
         """Of the numbers that batches get here."""
         self.count = 0

@@ -1,5 +1,6 @@
 """A spool gives out what was put into it, in order, once, over restarts."""
 
+import errno
 import logging
 import os
 import struct
@@ -15,6 +16,7 @@ from poe.client.producer.transport import OutgoingBatch
 from poe.client.spool.spool import Spool, SpooledBatch
 from poe.errors import FormatNotSupported, OptionError, SegmentLocked
 from poe.protocol import PutId
+from poe.storage import RealFiles
 from poe.storage.slab_log import Writer
 from tests.client.spools import (
     LIVE,
@@ -30,6 +32,7 @@ from tests.client.spools import (
     take_all,
 )
 from tests.python_process import environment
+from tests.storage.faulty_files import FaultyFiles
 
 
 def test_batches_come_out_as_they_went_in(tmp_path):
@@ -329,6 +332,13 @@ def test_a_path_that_cannot_be_a_folder_is_refused(tmp_path, path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(OptionError, match="spool_dir"):
         Spool(str(tmp_path / path) if path else path)
+
+
+def test_a_folder_whose_lock_is_another_user_s_is_told_by_the_option_that_names_it(tmp_path):
+    layer = FaultyFiles(RealFiles.at(tmp_path))
+    layer.fail(0, errno.EACCES, "lock")
+    with pytest.raises(OptionError, match=r"option 'spool_dir' is .*Permission denied"):
+        Spool(layer)
 
 
 @pytest.mark.parametrize("options", [{"bytes_max": 0}, {"drop": "random"}])
