@@ -124,6 +124,18 @@ def test_a_segment_without_data_is_forgotten_by_one_repair(base):
     assert findings(base) == []
 
 
+@pytest.mark.parametrize("kind", ["index_new", "sum_new", "seq_new", "lock_new"])
+def test_what_was_about_to_be_put_in_place_alone_is_no_segment(base, kind):
+    """A power cut leaves it of a segment that was being made; the next start removes it."""
+    left = base / f"topics/t/{NOW + 10}_{kind}"
+    left.write_bytes(b"x")
+    assert findings(base) == []
+    [segment] = repaired(base)
+    assert (segment.count, segment.damage, segment.notes) == (3, [], [])
+    assert messages_in(base) == MESSAGES
+    assert not left.exists()
+
+
 def test_what_is_forgotten_is_known_as_removed(base):
     """Who reads on behind a pointer is told that something is gone."""
     for suffix in ("data", "index", "sum"):

@@ -251,7 +251,9 @@ def check_segments(files: Files) -> Iterator[SegmentCheck]:
 def _check_topic(files: Files, folder: str) -> Iterator[SegmentCheck]:
     with reading(folder):
         names = [entry.name for entry in files.list_folder(folder) if not entry.is_folder]
-    timestamps = {found[0] for name in names if (found := segment_file(name))}
+    files_found = filter(None, map(segment_file, names))
+    # What was about to be put in place, and has no segment beside it, the next start removes.
+    timestamps = {timestamp for timestamp, kind in files_found if not kind.endswith("_new")}
     pointer_before = 0
     for timestamp in sorted(timestamps):
         segment = check_segment(files, f"{folder}/{timestamp}")
