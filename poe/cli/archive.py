@@ -78,7 +78,7 @@ def archive(  # noqa: PLR0913 - options of a command line
         is_known=False,
     )
     if path is not None:
-        open_segments = partial(FolderSegments, str(path.absolute()))
+        open_segments = partial(FolderSegments, str(path.absolute()), has_damaged=True)
     start_spark = partial(started_session, "poe archive", master, **SETTINGS)
     archived = partial(archive_topics, open_segments, [os.fsdecode(topic)], to, start_spark)
     outcomes = apart_from_interrupts(archived)

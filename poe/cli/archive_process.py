@@ -122,7 +122,7 @@ def _archive(base: str, topics: list[str], to: Path, count_due: CountDue) -> boo
         _log.error("nothing is archived into %s: %s", to, error)
         return True
     try:
-        open_segments = partial(FolderSegments, base)
+        open_segments = partial(FolderSegments, base, has_damaged=True)
         outcomes = archive_topics(open_segments, topics, to, start_spark, count_due)
     except PoeError as error:
         _log.error("nothing is archived into %s: %s", to, error)

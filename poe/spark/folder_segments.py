@@ -18,8 +18,10 @@ from poe.topic_properties import is_reserved
 class FolderSegments:
     """The topics of one folder, see `Segments`."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, has_damaged: bool = False) -> None:
+        """Open a folder; `has_damaged` lists damaged segments, too: see `SharedFolder.segments`."""
         self._folder = SharedFolder.at(Path(path))
+        self._has_damaged = has_damaged
 
     def look(self, options: ReadOptions) -> None:
         """Do nothing: a folder is one of one server."""
@@ -46,9 +48,10 @@ class FolderSegments:
 
     def segments(self, topic: str, after: int = 0) -> list[SegmentRange]:
         """Return the segments of a topic."""
-        segments = self._folder.segments(os.fsencode(topic), after)
+        name = os.fsencode(topic)
+        segments = self._folder.segments(name, after, has_damaged=self._has_damaged)
         if not segments:
-            raise UnknownTopic(os.fsencode(topic))
+            raise UnknownTopic(name)
         return [SegmentRange(topic, *each) for each in segments]
 
     def removed(self, topic: str, pointer: int) -> Removed:

@@ -62,7 +62,7 @@ class ArchivedNode:
         return self._archive(topics, due_counter(SharedFolder.at(self.folder), kept, now_us))
 
     def _archive(self, topics, count_due):
-        open_segments = partial(FolderSegments, str(self.folder))
+        open_segments = partial(FolderSegments, str(self.folder), has_damaged=True)
         return archive_topics(open_segments, topics, self.archive_dir, in_a_loop, count_due)
 
     def expire(self):

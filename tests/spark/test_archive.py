@@ -289,6 +289,24 @@ def test_a_damaged_segment_is_told_and_keeps_no_other_from_being_archived(archiv
     assert archived.segments_count() == 2
 
 
+@pytest.mark.parametrize("damage", ["data cut", "index cut", "index lost"])
+def test_damage_that_a_listing_sees_keeps_no_other_segment_from_being_archived(archived, damage):
+    for _ in range(3):
+        archived.put(10)
+    file, _, what = damage.partition(" ")
+    damaged = sorted(archived.folder.glob(f"topics/t/*_{file}"))[1]
+    if what == "lost":
+        damaged.unlink()
+    else:
+        damaged.write_bytes(damaged.read_bytes()[:20])
+    assert archived.archive_due() == []
+    archived.sim.advance(MAX_AGE_S)
+    outcomes = archived.archive_due()
+    assert [each.count for each in outcomes] == [10, 0, 10]
+    assert "CorruptRecord" in outcomes[1].failure
+    assert len(manifests(archived)) == 2
+
+
 def test_a_segment_that_is_deleted_while_it_is_archived_gets_no_manifest(archived, monkeypatch):
     archived.put(10)
 

@@ -140,11 +140,14 @@ class SharedFolder:
         with reading(PROPERTY_FILE):
             return read_known_topics(self._files)
 
-    def segments(self, topic: bytes, after: int = 0) -> list[StoredSegment]:
+    def segments(
+        self, topic: bytes, after: int = 0, *, has_damaged: bool = False
+    ) -> list[StoredSegment]:
         """Return what the segments of a topic hold, oldest first; none where the topic is unknown.
 
         Those that cannot hold anything behind the pointer `after` are not looked at, and told as
-        if they held nothing.
+        if they held nothing. With `has_damaged`, one that is damaged is told as a message at any of
+        the pointers that it may have: who reads it learns more.
 
         Raises:
             CorruptRecord: a closed segment is damaged, so far as can be seen without reading it.
@@ -169,7 +172,13 @@ class SharedFolder:
             path = f"{folder}/{timestamp}"
             is_open = f"{timestamp}_lock" in names
             with reading(path):
-                extent = self._extent(path, is_open=is_open)
+                try:
+                    extent = self._extent(path, is_open=is_open)
+                except CorruptRecord:
+                    if not has_damaged:
+                        raise
+                    size_bytes = self._files.size(path + "_data") or 0
+                    extent = timestamp, next_timestamp - 1, 1, size_bytes
             if extent is not None:
                 segments.append(StoredSegment(timestamp, *extent))
         return segments
