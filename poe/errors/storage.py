@@ -62,14 +62,15 @@ class CorruptRecord(StorageError):
 
 
 class StoreLocked(StorageError):
-    """Another server runs on the same base folder."""
+    """Another server runs on the same base folder, or somebody checks it."""
 
     code = 204
 
     def __init__(self, path: str, pid: int | None) -> None:
         self.path = path
         self.pid = pid
-        owner = "another server" if pid is None else f"the server with pid {pid}"
+        unknown = "another server, or by `poe check`"
+        owner = unknown if pid is None else f"the server with pid {pid}"
         super().__init__(f"folder {path} is in use by {owner}; stop it or use another dir")
 
 

@@ -266,6 +266,13 @@ def test_a_server_cannot_start_meanwhile(base):
         Store.open(base)
 
 
+def test_the_pid_of_a_server_that_has_ended_is_not_told_to_hold_a_folder_that_is_checked(base):
+    (base / "store.lock").write_text(f"{2**22 + 1}\n")  # no process has such a pid
+    with stopped_store(base), pytest.raises(StoreLocked, match="or by `poe check`") as caught:
+        Store.open(base)
+    assert caught.value.pid is None
+
+
 def test_a_folder_of_the_original_has_no_store_lock_and_gets_none(base):
     (base / "store.lock").unlink()
     assert [segment.damage for segment in checked(base)] == [[], []]

@@ -931,6 +931,17 @@ def is_same_boot(files: Files) -> bool:
 
 
 def locked_by(files: Files) -> int | None:
-    """Return the pid that the holder of a base folder's lock wrote; None when it wrote none yet."""
+    """Return the pid that the holder of a base folder's lock wrote; None where it wrote none.
+
+    A server may not have yet. A check writes none, and so that of the last server is there.
+    """
     content = files.open(LOCK_FILE, "r").read_at(20, 0).partition(b"\n")[0]
-    return int(content) if content.isdigit() else None
+    if not content.isdigit():
+        return None
+    try:
+        os.kill(int(content), 0)
+    except (ProcessLookupError, OverflowError):
+        return None
+    except PermissionError:  # it is another user's
+        pass
+    return int(content)
