@@ -7,7 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from poe.errors import FormatNotSupported, PoeError, SequenceGap, StorageError, StorageFull
+from poe.errors import (
+    CorruptRecord,
+    FormatNotSupported,
+    PoeError,
+    SequenceGap,
+    StorageError,
+    StorageFull,
+)
 from poe.record import POINTER_MAX
 from poe.storage import RealFiles, Removals, Segment, SharedFolder, Store, check_removals
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
@@ -576,6 +583,21 @@ def test_the_folder_tells_it_too(tmp_path):
     assert folder.removed(b"never", 0) == ((), 0)
     assert read_removals(RealFiles.at(tmp_path / "elsewhere")) is None
     assert read_removals(files_of_older(tmp_path)) is None
+
+
+def test_beside_a_removal_that_has_just_begun_a_segment_is_gone_and_not_damaged(tmp_path):
+    store = Store.open(tmp_path)
+    extents = fill(store)
+    store.note_removal(b"t", store.topics[b"t"][:1])
+    store.sync_notes()
+    store.close()
+    (tmp_path / f"topics/t/{NOW}_index").unlink()
+    folder = SharedFolder.at(tmp_path)
+    assert [each[1:3] for each in folder.segments(b"t")] == extents[1:]
+    assert list(folder.read(b"t", NOW, 0, POINTER_MAX)) == []
+    (tmp_path / f"topics/t/{NOW + STEP}_index").unlink()
+    with pytest.raises(CorruptRecord):
+        folder.segments(b"t")
 
 
 def files_of_older(tmp_path):

@@ -175,6 +175,13 @@ class RemovalNotes:
         known = map(RemovedExtent._make, _EXTENT.iter_unpack(self.topics.get(topic, b"")))
         return [each for each in known if each.last >= pointer]
 
+    def has(self, topic: bytes, timestamp: int) -> bool:
+        """Look whether a segment was removed, maybe among several."""
+        return any(
+            each.timestamp == timestamp or (not each.timestamp and each.first <= timestamp)
+            for each in self.extents(topic, timestamp)
+        )
+
     def newest(self, topic: bytes) -> int | None:
         """Return the newest pointer that was removed; 0: none, None: nobody knows."""
         known = self.topics.get(topic)
@@ -280,10 +287,7 @@ class Removals:
 
     def has(self, topic: bytes, timestamp: int) -> bool:
         """Look whether it is noted that a segment was removed, maybe among several."""
-        return any(
-            each.timestamp == timestamp or (not each.timestamp and each.first <= timestamp)
-            for each in self.extents(topic, timestamp)
-        )
+        return self._notes.has(topic, timestamp)
 
     def highs(self, topic: bytes) -> dict[int, int]:
         """Return the last pointer of each segment that is noted to be removed, by its timestamp."""

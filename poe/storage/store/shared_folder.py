@@ -37,7 +37,7 @@ from poe.storage.segment.verification import Verification
 from poe.storage.store.property_file import PROPERTY_FILE, KnownTopics, read_known_topics
 from poe.storage.store.removals import REMOVED_FILE, read_removals
 from poe.storage.store.topic_folders import TOPICS_FOLDER, segment_file
-from poe.topic_name import original_topic_of, topic_of
+from poe.topic_name import original_topic_of, topic_in, topic_of
 from poe.topic_properties import TopicDescription
 
 COUNT_MAX = 2**32 - 1
@@ -300,6 +300,8 @@ class SharedFolder:
             data = self._files.open(path + "_data", "r")
             count, size_bytes = _common_extent(index, data, count, size_bytes)
         elif (surplus_bytes or (count == 0) != (size_bytes == 0)) and not self._is_open(path):
+            if index is None and self._is_going(path):
+                return None
             raise CorruptRecord(path + "_index", count * ENTRY_BYTES)
         timestamp = int(path.rpartition("/")[2])
         if index is None or count == 0:
@@ -310,6 +312,13 @@ class SharedFolder:
         if not is_rising:
             raise CorruptRecord(path + "_index", 0)
         return first, last, count, size_bytes
+
+    def _is_going(self, path: str) -> bool:
+        """Return whether a segment is being deleted: that is noted before its first file goes."""
+        notes = read_removals(self._files)
+        folder, timestamp = path.split("/")[-2:]
+        topic = topic_in(folder)
+        return notes is not None and topic is not None and notes.has(topic, int(timestamp))
 
 
 def _common_extent(index: OpenFile, data: OpenFile, count: int, size_bytes: int) -> tuple[int, int]:
