@@ -9,6 +9,7 @@ told as a note. Damage is what a server that closed cleanly, or a kill, cannot h
 import contextlib
 import os
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,7 +49,7 @@ from poe.storage.store.property_file import (
 from poe.storage.store.removals import REMOVED_FILE, REMOVED_MAGIC, decode_notes
 from poe.storage.store.store import is_same_boot, locked_by
 from poe.storage.store.topic_folders import TOPICS_FOLDER, segment_file
-from poe.topic_name import folder_bytes, topic_in
+from poe.topic_name import topic_in
 
 
 @dataclass(slots=True)
@@ -243,12 +244,13 @@ def check_segments(files: Files) -> Iterator[SegmentCheck]:
     """
     with reading(TOPICS_FOLDER):
         topics = sorted(files.list_folder(TOPICS_FOLDER))
+    going = _being_deleted(files)
     for name, is_folder in topics:
         if is_folder and topic_in(name) is not None:
-            yield from _check_topic(files, f"{TOPICS_FOLDER}/{name}")
+            yield from _check_topic(files, f"{TOPICS_FOLDER}/{name}", going)
 
 
-def _check_topic(files: Files, folder: str) -> Iterator[SegmentCheck]:
+def _check_topic(files: Files, folder: str, going: AbstractSet[str]) -> Iterator[SegmentCheck]:
     with reading(folder):
         names = [entry.name for entry in files.list_folder(folder) if not entry.is_folder]
     files_found = filter(None, map(segment_file, names))
@@ -256,13 +258,13 @@ def _check_topic(files: Files, folder: str) -> Iterator[SegmentCheck]:
     timestamps = {timestamp for timestamp, kind in files_found if not kind.endswith("_new")}
     pointer_before = 0
     for timestamp in sorted(timestamps):
-        segment = check_segment(files, f"{folder}/{timestamp}")
+        segment = check_segment(files, f"{folder}/{timestamp}", going)
         pointer_before = judge_begin(segment, pointer_before)
         yield segment
 
 
-def check_segment(files: Files, path: str) -> SegmentCheck:
-    """Check one segment by itself; `path` is less `_data`.
+def check_segment(files: Files, path: str, going: AbstractSet[str] = frozenset()) -> SegmentCheck:
+    """Check one segment by itself; `path` is less `_data`, `going` are those of which files may go.
 
     Raises:
         SegmentLocked: a live program that is not a server of ours writes to it.
@@ -270,7 +272,7 @@ def check_segment(files: Files, path: str) -> SegmentCheck:
     segment = SegmentCheck(path)
     try:
         with reading(path):
-            _check_files(files, segment)
+            _check_files(files, segment, is_going=path in going)
     except SegmentLocked:
         raise
     except StorageError as error:
@@ -288,7 +290,7 @@ def judge_begin(segment: SegmentCheck, pointer_before: int) -> int:
     return end
 
 
-def _check_files(files: Files, segment: SegmentCheck) -> None:
+def _check_files(files: Files, segment: SegmentCheck, *, is_going: bool) -> None:
     """Compare data and index of one segment.
 
     Raises:
@@ -301,7 +303,7 @@ def _check_files(files: Files, segment: SegmentCheck) -> None:
         segment.notes.append("was not closed; the next start recovers it")
     data = open_maybe(files, segment.path + "_data")
     index = open_maybe(files, segment.path + "_index")
-    if (data is None or index is None) and _is_being_deleted(files, segment.path):
+    if is_going and (data is None or index is None):
         segment.notes.append("was being deleted; the next start goes on with it")
         return
     if data is None:
@@ -344,15 +346,16 @@ def _check_files(files: Files, segment: SegmentCheck) -> None:
     _judge_receipts(files, segment, sums, lock)
 
 
-def _is_being_deleted(files: Files, path: str) -> bool:
-    """Return whether a server was about to remove all files of a segment."""
+def _being_deleted(files: Files) -> set[str]:
+    """Return the paths of the segments that a server was about to delete."""
     content, header = _read_meta(files)
-    topic, timestamp = path.split("/")[-2:]
-    key, last = (folder_bytes(topic), int(timestamp)), None
+    last: dict[str, Kind] = {}
     if content is not None and header is not None:
-        for event in decode_events(content[FILE_HEADER_BYTES:], header.store_id):
-            last = event.kind if (event.topic, event.timestamp) == key else last
-    return last is Kind.TOMBSTONE
+        for kind, topic, timestamp, *_ in decode_events(
+            content[FILE_HEADER_BYTES:], header.store_id
+        ):
+            last[f"{TOPICS_FOLDER}/{os.fsdecode(topic)}/{timestamp}"] = kind
+    return {path for path, kind in last.items() if kind is Kind.TOMBSTONE}
 
 
 def _judge_last_sums(segment: SegmentCheck, sums: FoundSums) -> None:
