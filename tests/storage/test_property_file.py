@@ -513,11 +513,12 @@ def test_notes_outlive_the_header_of_their_file_and_the_id_of_the_store(tmp_path
     assert Store.open(tmp_path).properties.of(b"t") == made
 
 
-def test_a_file_that_is_gone_is_told_once(tmp_path, caplog):
+@pytest.mark.parametrize("later_starts_count", [0, 2])
+def test_a_file_that_is_gone_is_told_once(tmp_path, caplog, later_starts_count):
     store = Store.open(tmp_path)
     store.create_topic(b"t", TopicProperties(partitions=2), NOW)
     store.close()
-    for _ in range(2):
+    for _ in range(later_starts_count):
         Store.open(tmp_path).close()
     assert not caplog.records
     assert list(check_properties(RealFiles.at(tmp_path))) == []

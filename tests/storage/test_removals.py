@@ -478,7 +478,6 @@ def test_notes_that_are_damaged_are_not_known_any_more(disk, damage):
     extents = fill(store)
     assert list(check_removals(disk.files())) == []
     destroy(store, 0)
-    store = end(disk, store, "stop")
     store.close()
     disk.kill()
     assert list(check_removals(disk.files())) == []

@@ -85,7 +85,7 @@ class Event(NamedTuple):
 
 
 class OpenState(NamedTuple):
-    """What a server found when it began to work, as far as later ones have to know."""
+    """What a server found when it began to work, or left, as far as later ones have to know."""
 
     notes_removals: bool = False
     """Whether it notes what it removes, see `removals.py`, and all before is noted, or up to where
@@ -286,7 +286,7 @@ class StoreMeta:
         self.note_opened(opened)
 
     def note_opened(self, opened: OpenState) -> None:
-        """Note what a server finds as it begins; durably, where the store was closed before."""
+        """Note what a server finds as it begins, or leaves; durably, where it was closed before."""
         if opened != self.opened:
             self.opened = opened
             self._compact()

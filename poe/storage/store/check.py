@@ -156,7 +156,7 @@ def _is_after_power_cut(files: Files) -> bool:
 
 
 def _last_start(files: Files) -> OpenState:
-    """Return what the newest server has found when it began."""
+    """Return what the newest server has found when it began, or left."""
     content, header = _read_meta(files)
     found = OpenState()
     if content is not None and header is not None:
@@ -180,7 +180,7 @@ def _what_is_gone(files: Files, path: str, count: int) -> Iterator[str]:
 def check_properties(files: Files) -> Iterator[str]:
     """Yield what is wrong with what topics have, but for an end that a kill or power cut has torn.
 
-    That it is lost is known where it was there at the last start, unless the power was cut since.
+    That it is lost is known where it was there at the last start or stop, unless the power was cut.
 
     Raises:
         FormatNotSupported: a newer version has written it.

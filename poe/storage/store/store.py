@@ -549,9 +549,21 @@ class Store:
         for sync in (self.properties.sync, self.removals.sync):
             with contextlib.suppress(StorageError):
                 sync()
+        self._note_files()
         self._meta.close(is_whole=not self.left_open())
         self.bound.close()
         self.leave()
+
+    def _note_files(self) -> None:
+        """Have it known which files this run has made: the next start is to miss them."""
+        known = self._meta.opened
+        with contextlib.suppress(OSError):
+            there = known._replace(
+                has_notes=known.has_notes or self._files.size(REMOVED_FILE) is not None,
+                has_properties=known.has_properties or self._files.size(PROPERTY_FILE) is not None,
+            )
+            if there != known:
+                self._meta.note_opened(there)
 
     def leave(self) -> None:
         """Release the lock; of a store that was not closed, the next start finds out the rest."""
