@@ -168,7 +168,7 @@ class Admission:
         for need in needs:
             if not await self.meets(request, need):
                 if (bearer := self._bearer(request.scope)) is not None:
-                    self._trail.denied(bearer.principal, need, time.time())
+                    self._trail.denied(bearer.principal, need, time.monotonic())
                 raise _forbidden(need)
 
     async def require_for(

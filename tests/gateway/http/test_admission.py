@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -314,6 +315,21 @@ async def test_the_audit_log_names_the_client_that_was_denied_something(rooms, c
             assert (await client.get("/topics/orders")).status_code == 200
     denied = {"event": "denied", "principal": "alice", "operation": "read", "kind": "topic"}
     assert audited(caplog) == [{**denied, "name": "secret", "count": 1}]
+
+
+async def test_the_audit_log_tells_of_denials_though_the_clock_is_put_back(
+    rooms, caplog, monkeypatch
+):
+    now = SimpleNamespace(wall_s=1e9, steady_s=100.0)
+    clocks = SimpleNamespace(time=lambda: now.wall_s, monotonic=lambda: now.steady_s)
+    monkeypatch.setattr("poe.gateway.http.admission.time", clocks)
+    with caplog.at_level(logging.INFO, LOGGER):
+        async with client_of(rooms) as client:
+            await client.get("/topics/secret")
+            now.wall_s -= 86400.0
+            now.steady_s += 61.0
+            await client.get("/topics/secret")
+    assert [each["event"] for each in audited(caplog)] == ["denied", "denied"]
 
 
 async def test_the_audit_log_names_the_client_that_administers(rooms, judge, caplog):
