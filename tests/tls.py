@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -16,7 +17,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from poe import Node
 from poe.broker.connection.peer import Peer, PlainPeer, TlsPeer
+from poe.errors import SecurityFileError
 from poe.protocol import FrameReader
+from poe.security.server_tls import ServerTls
 from tests.scenarios.clients import RawClient, SecureAddress
 
 ALPN = "poe/1"
@@ -120,6 +123,18 @@ class Certificates:
             context = self.client_context()
             connected = context.wrap_socket(client, server_hostname="localhost")
             return accepting.result(10), connected
+
+
+def let_certificates_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no certificate of a server pass any more that is not in use already."""
+    shake_hands = ServerTls._shake_hands  # noqa: SLF001 - time is OpenSSL's
+
+    def expired(self: ServerTls, context: ssl.SSLContext, *, is_new: bool) -> tuple[bytes, float]:
+        if is_new:
+            raise SecurityFileError(str(self.certificate), None, "certificate has expired")
+        return shake_hands(self, context, is_new=is_new)
+
+    monkeypatch.setattr(ServerTls, "_shake_hands", expired)
 
 
 def connected_pair() -> tuple[socket.socket, socket.socket]:

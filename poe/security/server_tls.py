@@ -25,6 +25,8 @@ _MINIMUM = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _CIPHERS_1_2 = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Those of TLS 1.2 that are as good as all of TLS 1.3."""
 _STEPS_MAX = 10
+_NO_CHECK_TIME = 0x200000
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python has no name for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,8 @@ class ServerContext:
     client_trust: ClientTrust | None
     """Whose certificates clients may have; None: they are not asked for one."""
 
-    stamps: Stamps
-    """Of the files, before they were read."""
+    own_stamps: Stamps
+    """Of the files of the server's own certificate and key, before they were read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,21 +77,25 @@ class ServerTls:
         every = (self.certificate, self.key, self.client_ca, self.client_crl)
         return tuple(each for each in every if each is not None)
 
-    def build(self) -> ServerContext:
+    def build(self, before: ServerContext | None = None) -> ServerContext:
         """Return a new context from what the files hold now.
+
+        A certificate that `before` has already, and that has expired since, is as good as it was:
+        it must not keep in those whom the other files shut out.
 
         Raises:
             SecurityFileError: it names the file that cannot be used, and why.
         """
         try:
-            return self._built()
+            return self._built(before)
         except OSError as error:
             # Each was looked at; somebody is about to put another one in its place.
             why = f"it changes, or what belongs to it ({words_of(error)}); try again"
             raise SecurityFileError(str(self.certificate), None, why) from error
 
-    def _built(self) -> ServerContext:
-        stamps = stamps_of(self.files)
+    def _built(self, before: ServerContext | None) -> ServerContext:
+        own_stamps = stamps_of((self.certificate, self.key))
+        is_new = before is None or before.own_stamps != own_stamps
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = _MINIMUM[self.minimum]
         context.set_ciphers(_CIPHERS_1_2)
@@ -101,16 +107,21 @@ class ServerTls:
         key = self.key or self.certificate
         if key.stat().st_mode & stat.S_IROTH:
             logger.warning("the key %s can be read by everybody on this machine: chmod 600", key)
-        own, expires_s = self._shake_hands(context)
+        own, expires_s = self._shake_hands(context, is_new=is_new)
         trust = None if self.client_ca is None else self._trust_clients(context, self.client_ca)
-        return ServerContext(context, own, expires_s, trust, stamps)
+        return ServerContext(context, own, expires_s, trust, own_stamps)
 
-    def _shake_hands(self, context: ssl.SSLContext) -> tuple[bytes, float]:
-        """Connect a client to the context, and return its certificate and when that expires."""
+    def _shake_hands(self, context: ssl.SSLContext, *, is_new: bool) -> tuple[bytes, float]:
+        """Connect a client to the context, and return its certificate and when that expires.
+
+        Of one that is not new it does not matter whether that is over.
+        """
         trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         trusting.check_hostname = False
         # The certificate itself is trusted, whoever has signed it.
         trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        if not is_new:
+            trusting.verify_flags |= _NO_CHECK_TIME
         trusting.load_verify_locations(self.certificate)
         trusting.set_alpn_protocols([self.protocol])
         to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -23,12 +23,11 @@ from poe.errors import (
 )
 from poe.protocol import ControlRequest
 from poe.security.binding import endpoint_binding
-from poe.security.server_tls import ServerTls
 from poe.testing.simulated_system import SimulatedSystem
 from tests.broker.nodes import SimulatedWall, connect
 from tests.broker.users_file import UsersFile, connect_as, log_in, step
 from tests.scenarios.clients import RawClient, SecureAddress
-from tests.tls import Certificates
+from tests.tls import Certificates, let_certificates_expire
 
 NAME = "alice.example.org"
 DAY_S = 86_400
@@ -244,12 +243,9 @@ def test_a_certificate_that_cannot_be_used_changes_nothing(guarded, dial, issued
 def test_a_certificate_of_the_server_that_has_expired_keeps_nobody_in(
     guarded, dial, users, issued, monkeypatch
 ):
-    def expired(self, context):
-        raise SecurityFileError(str(self.certificate), None, "certificate has expired")
-
     bob = dial("bob")
     step(bob, "EXTERNAL")
-    monkeypatch.setattr(ServerTls, "_shake_hands", expired)
+    let_certificates_expire(monkeypatch)
     users.remove("bob")
     users.write()
     assert guarded.reload()["ended_count"] == 1
@@ -257,6 +253,20 @@ def test_a_certificate_of_the_server_that_has_expired_keeps_nobody_in(
     issued.issue("server", "localhost")  # another one, and no good either
     with pytest.raises(SecurityFileError, match="has expired"):
         guarded.reload()
+
+
+def test_a_certificate_of_the_server_that_has_expired_keeps_no_revocation_list_waiting(
+    serve, issued, monkeypatch
+):
+    options = {"tls_client_ca": issued.file("ca.pem"), "tls_client_crl": issued.revoke()}
+    node = serve(**issued.server_options(), **options, reload_interval=0)
+    address = SecureAddress(node.tls_address, issued.client_context("alice"))
+    with RawClient(address) as alice:
+        assert alice.write(b"orders", [b"m"]) > 0
+        let_certificates_expire(monkeypatch)
+        issued.revoke("alice")
+        assert node.reload() == {"ended_count": 1}
+        assert hung_up(alice)
 
 
 def test_without_users_a_revoked_certificate_is_hung_up_on_as_well(serve, issued):

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from poe.errors import SecurityFileError
+from poe.security.file_stamp import stamps_of
 from poe.security.server_tls import ServerTls
 from poe.security.small_file import read_small
 from tests.tls import Certificates, shake_hands
@@ -210,6 +211,24 @@ def test_a_certificate_out_of_its_time_is_refused(made, tls):
     made.issue("new", "localhost", not_before=NOW + DAY, not_after=NOW + 2 * DAY)
     new = ServerTls(certificate=made.file("new.pem"), key=made.file("new.key"))
     assert "certificate is not yet valid" in refused(new)
+
+
+def test_a_certificate_that_expires_in_use_keeps_no_revocation_waiting(made, mutual):
+    made.issue("alice", "alice.example.org")
+    revoking = replace(mutual, client_crl=made.revoke())
+    used = revoking.build()
+    old = {"not_before": NOW - 2 * DAY, "not_after": NOW - DAY}
+    made.issue("server", "localhost", **old)
+    made.revoke("alice")
+    assert "certificate has expired" in str(refused(revoking))
+    with pytest.raises(SecurityFileError, match="certificate has expired"):
+        revoking.build(used)  # it is another one
+    stamps = stamps_of((revoking.certificate, revoking.key))
+    newer = revoking.build(replace(used, own_stamps=stamps))
+    assert newer.expires_s == (NOW - DAY).replace(microsecond=0).timestamp()
+    assert newer.certificate == made.der("server")
+    assert used.client_trust is not None
+    assert used.client_trust.has_lost(made.der("alice"), newer.client_trust)
 
 
 def test_a_key_that_everybody_can_read_is_told(tls, caplog):

@@ -3,9 +3,7 @@
 from typing import Any, NamedTuple
 
 from poe.actors import ActorRef
-from poe.errors import SecurityFileError
 from poe.security.expiry import ExpiryWarning
-from poe.security.file_stamp import stamps_of
 from poe.security.server_tls import ServerContext, ServerTls
 
 
@@ -43,20 +41,12 @@ class TlsHolder:
         """The certificates that clients have shown, by whatever tells these apart."""
 
     def build(self) -> ServerContext:
-        """Return what the files hold now, for `swap`; the same context where that cannot be had.
-
-        A certificate that has expired since is as good as it was: that it cannot be loaded any more
-        must not keep in those whose rights other files take away.
+        """Return what the files hold now, for `swap`.
 
         Raises:
-            SecurityFileError: they have changed, and cannot be used.
+            SecurityFileError: they cannot be used.
         """
-        try:
-            return self._tls.build()
-        except SecurityFileError:
-            if stamps_of(self._tls.files) != self.now.stamps:
-                raise
-            return self.now
+        return self._tls.build(self.now)
 
     def swap(self, newer: ServerContext) -> list[ActorRef]:
         """Use another context for new connections.

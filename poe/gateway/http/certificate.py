@@ -56,7 +56,7 @@ class ServedCertificate:
         # Before they are read: what changes meanwhile is seen by the next look.
         self._seen = stamps_of(self._tls.files)
         try:
-            self._now = self._tls.build()
+            self._now = self._tls.build(self._now)
         except SecurityFileError as error:
             if may_pass(error):
                 self._seen = ()  # the next look tries again, without a change

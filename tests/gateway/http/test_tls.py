@@ -27,7 +27,7 @@ from poe.option import load_options
 from poe.security.server_tls import ServerTls
 from tests.cli.processes import complaint, poe
 from tests.gateway.http.front import HOST, TIMEOUT_S, Front, reply, stored, whole_reply
-from tests.tls import Certificates
+from tests.tls import Certificates, let_certificates_expire
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -335,6 +335,25 @@ def test_a_certificate_that_cannot_be_read_for_the_moment_is_read_at_the_next_lo
         patch.setattr("poe.security.small_file.os.open", fail)
         served.look()
     assert served.context() is before
+    served.look()
+    assert served.context() is not before
+
+
+def test_a_certificate_that_expires_in_use_keeps_no_revocation_waiting(
+    certificates, tmp_path, monkeypatch
+):
+    own = copied(certificates, tmp_path)
+    served = ServedCertificate(
+        ServerTls(
+            certificate=own.file("server.pem"),
+            key=own.file("server.key"),
+            client_ca=own.file("ca.pem"),
+            client_crl=own.revoke(),
+        )
+    )
+    before = served.context()
+    let_certificates_expire(monkeypatch)
+    own.revoke("server")
     served.look()
     assert served.context() is not before
 
