@@ -1,5 +1,6 @@
 """Logging in and out: with the one-time token, or as one of the broker's users."""
 
+import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +20,8 @@ from poe.security.entry import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_log = logging.getLogger("poe.gateway.console")
 
 _COOKIE_S: Final = 400 * 24 * 3600
 """As long as browsers keep one. When its session has ended is known here alone: not how long ago
@@ -104,7 +107,9 @@ class Entrance:
             why = str(AuthenticationFailed())
             raise RequestRefused(HTTPStatus.UNAUTHORIZED, why) from error
         except PoeError as error:
-            why = f"the broker cannot be asked who you are: {error}"
+            # A stranger is not told where it is.
+            _log.error("a user cannot log in: %s", error)
+            why = "the broker cannot be asked who you are; the gateway's log tells why"
             raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, why) from error
 
 

@@ -86,6 +86,17 @@ def test_a_wrong_password_is_told_as_one_however_late_the_node_answers(tmp_path)
     assert reply.status_code == 401, reply.text
 
 
+def test_a_stranger_is_not_told_where_a_node_is_that_cannot_be_asked(tmp_path):
+    with House(tmp_path, "--console") as house, client(house) as stranger:
+        _, port = house.node.address
+        house.node.stop()
+        reply = stranger.post("login", json={"user": "alice", "password": PASSWORD})
+        assert reply.status_code == 503, reply.text
+        assert str(port) not in reply.text
+        told = f"a user cannot log in: cannot reach a server at 127.0.0.1:{port} "
+        house.front.read_until(told.encode(), pipe=house.front.process.stderr)
+
+
 def test_whoever_is_a_user_no_more_is_logged_out_and_not_tried_again_and_again(tmp_path):
     made = House(tmp_path, "--console")
     made.users.password("alice", PASSWORD)
