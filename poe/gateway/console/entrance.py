@@ -65,7 +65,9 @@ class Entrance:
             try:
                 await self._check(given, entry)
             except RequestRefused:
-                visit.record("has failed to log in", "" if user is None else f"as {user!r:.100}")
+                # It is no deed: strangers must not drive out what others have done.
+                name = "" if user is None else f" as {user!r:.100}"
+                _log.warning("somebody at %s has failed to log in%s", visit.address, name)
                 raise
         secret, visit.session = self._sessions.open(user, entry)
         visit.record("logs in", "")

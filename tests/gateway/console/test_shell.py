@@ -151,6 +151,15 @@ def test_many_wrong_logins_have_to_wait(node):
         assert statuses == [401] * 10 + [429]
 
 
+def test_wrong_logins_are_told_to_be_somebodys_and_drive_nothing_out(node):
+    with Shown(node) as console, console.client() as stranger:
+        assert stranger.post("login", json={"token": "x"}).status_code == 401
+        told = b"somebody at 127.0.0.1 has failed to log in\n"
+        console.read_until(told, pipe=console.process.stderr)
+        rows = console.http.get("deeds").json()["rows"]
+        assert [each["action"] for each in rows] == ["logs in"]
+
+
 def test_a_stream_begins_with_the_whole_state(console, topic):
     console.node.put(topic, b"x")
     # Counts are those of the last look, of which there is one a second.
