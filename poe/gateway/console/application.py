@@ -186,17 +186,18 @@ class Console:
         self._live.check(names)
         resume = _resume_of(visit)
         assert visit.session is not None, "the row asks for one"
-        content = self._stream(visit.session, visit.look, names, resume)
+        content = self._stream(visit.session, visit, names, resume)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(content, media_type="text/event-stream", headers=headers)
 
     async def _stream(
-        self, session: Session, look: Look, names: list[str], resume: dict[str, str]
+        self, session: Session, visit: Visit, names: list[str], resume: dict[str, str]
     ) -> AsyncGenerator[bytes]:
         stream = Stream(resume)
         session.on_end.add(stream.end)
         try:
-            async for each in self._live.stream(look, names, stream):
+            async for each in self._live.stream(visit.look, names, stream):
+                self._session(visit.request)  # who looks uses it, also where a page asks nothing
                 yield each
         finally:
             session.on_end.discard(stream.end)

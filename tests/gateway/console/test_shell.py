@@ -1,13 +1,19 @@
 """The console's door: who gets in, what other sites may not, what is live."""
 
+import asyncio
 import json
 import re
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
+from poe.gateway.console.application import Console
 from poe.gateway.console.live import Stream
 from poe.gateway.console.sessions import IDLE_S
+from poe.gateway.http.guard import Guard
+from poe.gateway.http.inflow import Inflow
+from poe.gateway.http.options import GatewayOptions
 from poe.node import Node
 from tests.gateway.console.conftest import Shown
 from tests.waiting import wait_until
@@ -183,6 +189,53 @@ async def test_a_stream_on_which_nothing_happens_tells_pages_that_it_is_there(mo
     events = Stream({}).events()
     assert (await anext(events)).startswith(b"retry: ")
     assert await anext(events) == b"event: beat\ndata: {}\n\n"
+
+
+async def test_who_looks_at_what_is_live_is_not_logged_out(monkeypatch):
+    now = SimpleNamespace(monotonic=lambda: now.s, s=1000.0)
+    monkeypatch.setattr("poe.gateway.console.application.time", now)
+    monkeypatch.setattr("poe.gateway.console.live.HEARTBEAT_S", 0.01)
+    options = GatewayOptions(broker="poe://127.0.0.1:1", console=True)
+    console = Console(options, Guard("127.0.0.1", (), ()), Inflow(options))
+    invited: list[str] = []
+    console.invite(invited.append)
+
+    async def served(scope, receive, send):
+        scope["path"] = scope["raw_path"].decode()
+        await console(scope, receive, send)
+
+    transport = httpx.ASGITransport(served)
+    url = "http://localhost/console/api/"
+    async with httpx.AsyncClient(transport=transport, base_url=url) as client:
+        token = invited[0].partition("#")[2]
+        assert (await client.post("login", json={"token": token})).status_code == 200
+        parts: asyncio.Queue[object] = asyncio.Queue(1)
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "scheme": "http",
+            "path": "/console/api/stream",
+            "query_string": b"view=tree",
+            "headers": [(b"host", b"localhost"), (b"cookie", _cookie_of(client))],
+            "server": ("localhost", None),
+        }
+
+        async def nothing_more():
+            await asyncio.Event().wait()
+
+        looking = asyncio.create_task(console(scope, nothing_more, parts.put))
+        for _ in range(3):
+            now.s += IDLE_S - 1
+            for _ in range(4):  # of those that come, the last ones are later than that
+                await parts.get()
+        assert (await client.get("session")).json()["level"] == "operate"
+        looking.cancel()
+        await asyncio.wait([looking])
+        await console.stop()
+
+
+def _cookie_of(client):
+    return "; ".join(f"{name}={value}" for name, value in client.cookies.items()).encode()
 
 
 @pytest.mark.parametrize("query", ["", "view=nothing", "view=overview%0a", "view=overview&" * 21])
