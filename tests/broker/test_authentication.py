@@ -1,6 +1,8 @@
 """Who gets in: at a node with users, through its port."""
 
 import contextlib
+import json
+import logging
 import math
 import re
 import select
@@ -26,6 +28,7 @@ from poe.errors import (
 )
 from poe.protocol import ControlRequest, PutRequest
 from poe.protocol.frames import HEADER_SIZE, frame_header
+from poe.security.audit import LOGGER
 from poe.storage import Store, SystemClock
 from tests.broker.nodes import address, connect
 from tests.broker.users_file import UsersFile, connect_as, log_in, step
@@ -437,7 +440,8 @@ def test_a_refusal_is_the_same_for_what_is_there_and_what_is_not(guarded):
             assert told[0] == told[1]
 
 
-def test_a_principal_has_only_so_many_connections(serve, users):
+def test_a_principal_has_only_so_many_connections(serve, users, caplog):
+    caplog.set_level(logging.INFO, LOGGER)
     users.quota("bob", connections=2)
     users.write()
     node = serve(users=users.path)
@@ -446,6 +450,10 @@ def test_a_principal_has_only_so_many_connections(serve, users):
         log_in(second, "bob", "other")
         with connect(node) as third, pytest.raises(Overloaded, match="connections of 2"):
             log_in(third, "bob", "other")
+        told = [json.loads(each.message) for each in caplog.records if each.name == LOGGER]
+        assert [each["event"] for each in told] == ["authenticated", "authenticated", "turned away"]
+        assert (told[2]["principal"], told[2]["credential"]) == ("bob", "password")
+        assert "connections of 2" in told[2]["reason"]
         second.close()
         wait_until(lambda: _gets_in(node), 5)
 

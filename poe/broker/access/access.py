@@ -122,17 +122,19 @@ class Access:
         user = self.users.find(principal)
         limit = None if user is None else user.quota.connections
         held = self._sessions.get(principal, set())
+        who = {
+            "peer": channel.address,
+            "principal": principal,
+            "mechanism": identity.mechanism,
+            "credential": identity.proof.id,
+        }
         if limit is not None and len(held) >= limit:
-            raise Overloaded("connections", limit)
+            refusal = Overloaded("connections", limit)
+            audit("turned away", **who, reason=str(refusal))
+            raise refusal
         self._sessions.setdefault(principal, set()).add(session)
         self.counters.authenticated_count += 1
-        audit(
-            "authenticated",
-            peer=channel.address,
-            principal=principal,
-            mechanism=identity.mechanism,
-            credential=identity.proof.id,
-        )
+        audit("authenticated", **who)
         return self.meter(principal)
 
     def leave(self, session: Entrant, identity: Identity) -> None:
