@@ -4,13 +4,16 @@ All or nothing: while the files cannot be used the old certificate stays, which 
 Connections keep the one that they began with.
 """
 
+import asyncio
 import logging
 import ssl
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from prometheus_client import Counter, Gauge
 
+from poe.client.in_thread import in_thread
 from poe.errors import SecurityFileError
 from poe.security.expiry import ExpiryWarning, days_left
 from poe.security.file_stamp import Stamps, may_pass, stamps_of
@@ -38,10 +41,28 @@ class ServedCertificate:
         self._seen: Stamps = stamps_of(tls.files)
         self._now = tls.build()
         self._tell_expiry()
+        self._is_due = asyncio.Event()
 
     def context(self) -> ssl.SSLContext:
         """Return what a new connection is to use."""
         return self._now.context
+
+    async def watch(self, interval_s: float) -> None:
+        """Look at the files each interval, where there is one, and read them when that is due.
+
+        In a thread: their disk may not answer, and a list of revocations may be large.
+        """
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(interval_s or None):
+                    await self._is_due.wait()
+            look = self.renew if self._is_due.is_set() else self.look
+            self._is_due.clear()
+            await in_thread(look, "poe-certificate")
+
+    def renew_soon(self) -> None:
+        """Have the files read anew by who watches them."""
+        self._is_due.set()
 
     def look(self) -> None:
         """Read the files anew if they have changed, and tell when the certificate expires."""

@@ -66,7 +66,7 @@ def serve(
                 server = _Server(config, gateway)
             else:
                 server = _TlsServer(config, gateway, certificate, options)
-                renew = certificate.renew
+                renew = certificate.renew_soon
                 signal.signal(signal.SIGHUP, lambda *_: loop.call_soon_threadsafe(renew))
             for number in _SIGNALS:
                 signal.signal(number, server.on_signal)
@@ -150,7 +150,7 @@ class _TlsServer(_Server):
         super().__init__(config, gateway)
         self._certificate = certificate
         self._options = options
-        self._looking: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept clients, which uvicorn would do with one context for ever."""
@@ -163,24 +163,19 @@ class _TlsServer(_Server):
         self.servers = listeners  # type: ignore[assignment]  # they are closed and waited for alike
         for each in listeners:
             each.start()
-        if self._options.reload_interval_s:
-            self._looking = asyncio.ensure_future(self._look())
+        watching = self._certificate.watch(self._options.reload_interval_s)
+        self._watching = asyncio.ensure_future(watching)
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let clients go."""
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
         await super().shutdown(sockets)
 
     def _connection(self) -> asyncio.Protocol:
         make: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
         return make(config=self.config, server_state=self.server_state, app_state={})
-
-    async def _look(self) -> None:
-        while True:
-            await asyncio.sleep(self._options.reload_interval_s)
-            self._certificate.look()
 
 
 def _leave(number: int, _frame: object) -> None:

@@ -339,6 +339,33 @@ def test_a_certificate_that_cannot_be_read_for_the_moment_is_read_at_the_next_lo
     assert served.context() is not before
 
 
+async def test_while_a_disk_does_not_answer_others_are(certificates, tmp_path, monkeypatch):
+    own = copied(certificates, tmp_path)
+    served = ServedCertificate(
+        ServerTls(certificate=own.file("server.pem"), key=own.file("server.key"))
+    )
+    answers, build, before = threading.Event(), ServerTls.build, served.context()
+    asked = threading.Event()
+
+    def late(self, used):
+        asked.set()
+        assert answers.wait(TIMEOUT_S)
+        return build(self, used)
+
+    monkeypatch.setattr(ServerTls, "build", late)
+    watching = asyncio.create_task(served.watch(0.0))
+    served.renew_soon()
+    try:
+        assert await asyncio.to_thread(asked.wait, TIMEOUT_S)
+        assert served.context() is before
+        answers.set()
+        while served.context() is before:  # noqa: ASYNC110 - a thread has it be another
+            await asyncio.sleep(0.001)
+    finally:
+        answers.set()
+        watching.cancel()
+
+
 def test_a_certificate_that_expires_in_use_keeps_no_revocation_waiting(
     certificates, tmp_path, monkeypatch
 ):
