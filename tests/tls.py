@@ -44,6 +44,16 @@ class Certificates:
         made.issue("server", "localhost", "127.0.0.1", "::1")
         return made
 
+    @classmethod
+    def between(cls, root: "Certificates", folder: Path) -> "Certificates":
+        """Make an authority that another one has certified, which has it as `between`."""
+        folder = folder / "between"
+        folder.mkdir()
+        made = cls(root.authority.create_child_ca(key_type=trustme.KeyType.ECDSA), folder)
+        for path in (made.file("ca.pem"), root.file("between.pem")):
+            made.authority.cert_pem.write_to_path(path)
+        return made
+
     def issue(self, name: str, *identities: str, **options) -> Path:
         """Make a certificate and its key as NAME.pem and NAME.key, and return the former."""
         leaf = self.authority.issue_cert(*identities, key_type=trustme.KeyType.ECDSA, **options)

@@ -77,7 +77,10 @@ class ClientTrust:
         while names:
             found = {each for each in self.anchors - signers if _subject(each) in names}
             signers |= found
-            names = {_issued(each).issuer for each in found}
+            own = [_issued(each) for each in found]
+            if not newer.revoked.isdisjoint(own):
+                return True
+            names = {each.issuer for each in own}
         return not newer.anchors.issuperset(signers or self.anchors)
 
 

@@ -163,7 +163,7 @@ class ServerTls:
             except (ValueError, ssl.SSLError) as error:
                 why = f"it holds no revocation lists in PEM form, and nothing else ({error})"
                 raise SecurityFileError(str(self.client_crl), None, why) from None
-            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
         else:
             trust = ClientTrust.of(anchors)
         needed = ssl.CERT_REQUIRED if self.is_certificate_needed else ssl.CERT_OPTIONAL

@@ -91,6 +91,17 @@ def test_who_was_revoked_has_lost_and_others_of_the_same_authority_have_not(made
     assert not before.has_lost(der(made.file("here.pem").read_bytes()), after)
 
 
+def test_the_clients_of_a_revoked_authority_have_lost_and_others_have_not(made, tmp_path):
+    between = Certificates.between(made, tmp_path)
+    anchors = frozenset({made.der("ca"), made.der("between")})
+    before, after = (
+        ClientTrust.of(anchors, made.revoke(*names).read_bytes()) for names in ((), ("between",))
+    )
+    assert not before.has_lost(leaf(between.authority), before)
+    assert before.has_lost(leaf(between.authority), after)
+    assert not before.has_lost(leaf(made.authority), after)
+
+
 def test_a_list_may_revoke_nobody(made):
     assert ClientTrust.of(frozenset(), made.revoke().read_bytes()).revoked == frozenset()
 

@@ -287,6 +287,19 @@ def test_a_revoked_client_is_refused_and_others_are_not(made, mutual):
         shake_hands(context, made.client_context("gone"))
 
 
+def test_the_clients_of_a_revoked_authority_are_refused(made, mutual, tmp_path):
+    between = Certificates.between(made, tmp_path)
+    made.write("client", between.authority.issue_cert("client.example"))
+    lists = made.file("lists.pem")
+    own = between.revoke().read_bytes()
+    lists.write_bytes(own + made.revoke().read_bytes())
+    revoking = replace(mutual, client_crl=lists)
+    shake_hands(revoking.build().context, made.client_context("client"))
+    lists.write_bytes(own + made.revoke("between").read_bytes())
+    with pytest.raises(ssl.SSLCertVerificationError, match="revoked"):
+        shake_hands(revoking.build().context, made.client_context("client"))
+
+
 def test_a_revocation_list_that_is_none_is_refused(made, mutual):
     """OpenSSL would take a certificate that it finds there for one more authority."""
     for name in ("ca.pem", "server.key"):
