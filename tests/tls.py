@@ -14,6 +14,7 @@ import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtensionOID, NameOID
 
 from poe import Node
 from poe.broker.connection.peer import Peer, PlainPeer, TlsPeer
@@ -23,6 +24,9 @@ from poe.security.server_tls import ServerTls
 from tests.scenarios.clients import RawClient, SecureAddress
 
 ALPN = "poe/1"
+
+_GARBLED_NAME = b"\x30\x05\x82\x03m\xfcn"
+"""A DNS name in Latin-1, as DER."""
 
 BOTH = ("plain", "tls")
 """The `TRANSPORTS` of a module whose tests are played in plaintext and by TLS."""
@@ -59,6 +63,35 @@ class Certificates:
         leaf = self.authority.issue_cert(*identities, key_type=trustme.KeyType.ECDSA, **options)
         return self.write(name, leaf)
 
+    def issue_garbled(self, name: str) -> Path:
+        """Make a certificate with an alternative name that is no text."""
+        issuer = x509.load_pem_x509_certificate(self.file("ca.pem").read_bytes())
+        key, now = ec.generate_private_key(ec.SECP256R1()), dt.datetime.now(dt.UTC)
+        san = x509.UnrecognizedExtension(ExtensionOID.SUBJECT_ALTERNATIVE_NAME, _GARBLED_NAME)
+        making = (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+            .issuer_name(issuer.subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - dt.timedelta(days=1))
+            .not_valid_after(now + dt.timedelta(days=1))
+            .add_extension(san, critical=False)
+            .add_extension(_key_id(issuer), critical=False)
+        )
+        made = making.sign(self._key(), hashes.SHA256())
+        path, key_path = self.file(f"{name}.pem"), self.file(f"{name}.key")
+        path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+        key_path.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+        key_path.chmod(0o600)
+        return path
+
     def write(self, name: str, leaf: trustme.LeafCert) -> Path:
         """Write a certificate and its key."""
         path = self.folder / f"{name}.pem"
@@ -78,12 +111,15 @@ class Certificates:
             leaf = x509.load_pem_x509_certificate(self.file(f"{name}.pem").read_bytes())
             revoked = x509.RevokedCertificateBuilder().serial_number(leaf.serial_number)
             making = making.add_revoked_certificate(revoked.revocation_date(now).build())
-        key = serialization.load_pem_private_key(self.authority.private_key_pem.bytes(), None)
-        assert isinstance(key, ec.EllipticCurvePrivateKey)
         path = self.file("revoked.pem")
-        made = making.sign(key, hashes.SHA256())
+        made = making.sign(self._key(), hashes.SHA256())
         path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
         return path
+
+    def _key(self) -> ec.EllipticCurvePrivateKey:
+        key = serialization.load_pem_private_key(self.authority.private_key_pem.bytes(), None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        return key
 
     def der(self, name: str) -> bytes:
         """Return a certificate as it is sent."""
@@ -133,6 +169,11 @@ class Certificates:
             context = self.client_context()
             connected = context.wrap_socket(client, server_hostname="localhost")
             return accepting.result(10), connected
+
+
+def _key_id(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier:
+    found = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(found)
 
 
 def let_certificates_expire(monkeypatch: pytest.MonkeyPatch) -> None:

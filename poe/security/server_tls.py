@@ -137,7 +137,11 @@ class ServerTls:
         except ssl.SSLError as error:
             why = f"no client could connect with it: {words_of(error)}"
             raise SecurityFileError(str(self.certificate), None, why) from None
-        known, own = client.getpeercert(), client.getpeercert(binary_form=True)
+        try:
+            known, own = client.getpeercert(), client.getpeercert(binary_form=True)
+        except UnicodeDecodeError:
+            why = "it has a name that is no text"
+            raise SecurityFileError(str(self.certificate), None, why) from None
         assert known is not None
         assert own is not None
         return own, ssl.cert_time_to_seconds(str(known["notAfter"]))

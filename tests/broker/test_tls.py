@@ -1,6 +1,7 @@
 """A node listens with TLS, and whatever comes there, nothing is said but by TLS."""
 
 import contextlib
+import logging
 import socket
 import ssl
 import struct
@@ -385,6 +386,26 @@ def test_a_revoked_client_is_not_served(start, certificates, open_client):
     gone = open_client(node, "gone")
     with pytest.raises(ssl.SSLError, match="certificate revoked"):
         gone.control("health")
+
+
+def test_a_client_with_a_name_that_is_no_text_is_let_go_and_told_in_a_line(
+    start, certificates, caplog
+):
+    certificates.issue_garbled("garbled")
+    node = start(tls_client_ca=certificates.file("ca.pem"))
+    caplog.set_level(logging.INFO)
+    with (
+        socket.create_connection(node.tls_address, 10) as plain,
+        certificates.client_context("garbled").wrap_socket(
+            plain, server_hostname="localhost"
+        ) as client,
+        contextlib.suppress(ConnectionError),
+    ):
+        assert client.recv(1) == b""
+    wait_until(lambda: connection_count(node) == 0)
+    (line,) = [each for each in caplog.messages if "no TLS with" in each]
+    assert line.endswith("its certificate has a name that is no text")
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
 def test_a_new_context_takes_the_place_of_the_old_one_which_is_left_alone(tmp_path):

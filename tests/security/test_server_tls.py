@@ -231,6 +231,11 @@ def test_a_certificate_that_expires_in_use_keeps_no_revocation_waiting(made, mut
     assert used.client_trust.has_lost(made.der("alice"), newer.client_trust)
 
 
+def test_a_certificate_with_a_name_that_is_no_text_is_refused(made):
+    garbled = ServerTls(certificate=made.issue_garbled("own"), key=made.file("own.key"))
+    assert refused(garbled).endswith("own.pem: it has a name that is no text")
+
+
 def test_a_key_that_everybody_can_read_is_told(tls, caplog):
     tls.key.chmod(0o644)
     with caplog.at_level(logging.WARNING):

@@ -265,15 +265,26 @@ class TlsPeer(Peer):
     @property
     def names(self) -> tuple[str, ...]:
         """The alternative names in the client's certificate: `URI:…` and `DNS:…`."""
-        told: Any = self._tls.getpeercert() or {}
-        names = told.get("subjectAltName", ())
+        names = self._told.get("subjectAltName", ())
         return tuple(f"{kind}:{name}" for kind, name in names if kind in {"URI", "DNS"})
 
     @property
     def expires_s(self) -> float | None:
-        """When the client's certificate expires, in seconds since the epoch; None without one."""
-        told: Any = self._tls.getpeercert() or {}
+        """When the client's certificate expires, in seconds since the epoch; None without one.
+
+        Raises:
+            ConnectionAbortedError: nobody can read what is in it.
+        """
+        told = self._told
         return ssl.cert_time_to_seconds(told["notAfter"]) if "notAfter" in told else None
+
+    @property
+    def _told(self) -> dict[str, Any]:
+        try:
+            return self._tls.getpeercert() or {}
+        except UnicodeDecodeError:
+            msg = "its certificate has a name that is no text"
+            raise ConnectionAbortedError(msg) from None
 
     # ---- receiving ----------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ import httpx
 import pytest
 import trustme
 import uvloop
+from prometheus_client import REGISTRY
 
 from poe.errors import OptionError
 from poe.gateway.http import GatewayOptions, tls_listener
@@ -220,6 +221,29 @@ async def test_who_is_in_a_handshake_is_let_go_at_the_end(certificates):
         await asyncio.sleep(0)
     assert await asyncio.wait_for(reader.read(), TIMEOUT_S) == b""
     writer.close()
+
+
+def failed_count():
+    return REGISTRY.get_sample_value("poe_gateway_handshakes_total", {"outcome": "failed"}) or 0
+
+
+@in_its_loop
+async def test_a_client_with_a_name_that_is_no_text_has_failed(certificates):
+    certificates.issue_garbled("garbled")
+    before = failed_count()
+    async with Listening(certificates) as listening:
+        listening.context.load_verify_locations(certificates.file("ca.pem"))
+        listening.context.verify_mode = ssl.CERT_REQUIRED
+        reader, writer = await asyncio.open_connection(
+            *listening.socket.getsockname(),
+            ssl=certificates.client_context("garbled"),
+            server_hostname=HOST,
+        )
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), TIMEOUT_S) == b""
+        writer.close()
+    assert listening.made == []
+    assert failed_count() == before + 1
 
 
 def test_clients_need_a_certificate_where_an_authority_is_given(node, certificates):
