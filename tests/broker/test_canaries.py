@@ -139,6 +139,30 @@ def test_who_may_do_a_part_of_it_is_told_as_denied_and_not_as_admitted(guarded, 
     assert [each["event"] for each in told] == ["authenticated", "denied"]
 
 
+def test_who_may_not_make_what_there_is_not_is_told_as_denied(serve, tmp_path, caplog):
+    users = UsersFile(tmp_path / "users.toml")
+    token = users.token("alice", "ci")
+    users.grant("alice", "read write", topics="t", groups="g")
+    users.write()
+    node = serve(dir=tmp_path / "data", users=users.path, reload_interval=0)
+    joining = {"group": "g", "mode": "shared", "topics": ["t"], "member": bytes(16)}
+    with caplog.at_level(logging.INFO, "poe.audit"), connect_as(node, token) as client:
+        with pytest.raises(NotAuthorized, match="create topic 't'"):
+            client.write("t", [b"m"])
+        with pytest.raises(NotAuthorized, match="create topic 't'"):
+            client.control("queue_put", topic=b"t", messages=[b"m"], due_us=1)
+        with pytest.raises(NotAuthorized, match="create group 'g'"):
+            client.control("group_join", **joining)
+    told = [json.loads(each.message) for each in caplog.records if each.name == "poe.audit"]
+    denied = [
+        (each["operation"], each["kind"], each["name"])
+        for each in told
+        if each["event"] == "denied"
+    ]
+    assert denied == [("create", "topic", "t"), ("create", "group", "g")]
+    assert node.control("security")["denied_count"] == 3
+
+
 def test_a_refusal_that_comes_in_masses_is_told_once_a_minute_with_its_count(caplog):
     trail, need = AuditTrail(), Need.of_topic("read", b"t")
     with caplog.at_level(logging.INFO, "poe.audit"):

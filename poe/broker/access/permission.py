@@ -59,7 +59,7 @@ class Permissions(Protocol):
         """Count what is put for them in another way than by a put request."""
 
     def refusal(self, need: Need) -> PoeError | None:
-        """Return the error for who may not; None where the need is met."""
+        """Return the error for who may not, which is written down; None where the need is met."""
         ...
 
 

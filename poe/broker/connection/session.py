@@ -15,7 +15,7 @@ from poe.broker.access.access import Access
 from poe.broker.access.authentication import Authentication, Channel, refuse
 from poe.broker.access.identity import Identity
 from poe.broker.access.meter import Meter
-from poe.broker.access.permission import Need
+from poe.broker.access.permission import Need, check
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.needs import AUDITED, TopicsOf, needs_of
 from poe.errors import (
@@ -246,15 +246,11 @@ class Session:
         assert self.identity is not None
         if self._policy is not self._access.policy:
             self._forget()
-        principal = self.identity.principal
         needs = list(needs_of(request, self._topics_of))
-        for need in needs:
-            if not self.may(need):
-                self._access.denied(principal, need)
-                raise need.refusal
+        check(self, needs)
         if isinstance(request, ControlRequest) and request.op in AUDITED:
             for need in needs:
-                self._access.admitted(principal, request.op, need)
+                self._access.admitted(self.identity.principal, request.op, need)
         self._remember(request)
 
     def owed_s(self) -> float:
@@ -286,9 +282,12 @@ class Session:
 
     def refusal(self, need: Need) -> PoeError | None:
         """Return the error for who may not; of whom nothing holds any more, that and no grant."""
-        if not self._is_valid():
+        if self.identity is None or not self._is_valid():
             return AuthenticationExpired()
-        return None if self.may(need) else need.refusal
+        if self.may(need):
+            return None
+        self._access.denied(self.identity.principal, need)
+        return need.refusal
 
     def _is_valid(self) -> bool:
         """Return whether who the peer is is known, and holds."""

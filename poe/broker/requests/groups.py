@@ -306,7 +306,8 @@ async def group_operation(handler: RequestHandler, op: str, arguments: Arguments
     except UnknownGroup as error:
         if find.mode is None:
             raise
-        raise _need("create", name).refusal from error
+        create = _need("create", name)
+        raise handler.permissions.refusal(create) or create.refusal from error
 
 
 async def _delete(handler: RequestHandler, name: str, *, force: bool) -> None:

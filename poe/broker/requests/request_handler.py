@@ -222,7 +222,7 @@ class RequestHandler:
         try:
             return await self.ask_registry(wanted)
         except UnknownTopic as error:
-            raise create.refusal from error
+            raise self.permissions.refusal(create) or create.refusal from error
         except ActorDead as error:
             if may_repeat(error, is_put=False):
                 return MOVED
