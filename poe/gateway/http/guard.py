@@ -123,7 +123,7 @@ class Guard:
         own = scope["scheme"].encode() + b"://" + hosts[0].lower()
         for each in _values(headers, b"origin"):
             if each.lower() != own and each not in self._origins:
-                why = f"pages of {_shown(each)} may not use the console"
+                why = f"pages of {_shown(each)} may not use the console (option allowed_origins)"
                 raise RequestRefused(HTTPStatus.FORBIDDEN, why)
         if not _OUR_SITES.issuperset(_values(headers, b"sec-fetch-site")):
             why = "pages of other sites may not use the console"

@@ -2,8 +2,9 @@
 
 import pytest
 
-from poe.errors import OptionError
+from poe.errors import OptionError, RequestRefused
 from poe.gateway.http import Gateway, GatewayOptions, routes
+from poe.gateway.http.guard import Guard
 from poe.gateway.http.openapi import document
 from tests.gateway.http.front import Front, reply, stored, whole_reply
 from tests.gateway.http.test_limits import UPGRADE
@@ -332,3 +333,22 @@ def test_an_entry_that_could_match_nothing_or_everything_is_refused(name, value)
     with pytest.raises(OptionError) as refused:
         GatewayOptions(**{name: value})
     assert refused.value.key == name
+
+
+def own_page(scheme, origin):
+    """What a page of the console asks that a browser has by a proxy, which speaks TLS to it."""
+    headers = [
+        (b"host", b"console.example"),
+        (b"origin", origin),
+        (b"sec-fetch-site", b"same-origin"),
+    ]
+    return {"method": "POST", "scheme": scheme, "server": ("10.0.0.1", 80), "headers": headers}
+
+
+def test_a_console_behind_a_proxy_for_tls_needs_its_origin_allowed_and_says_so():
+    hosts, origin = ("console.example",), "https://console.example"
+    asked = own_page("http", origin.encode())
+    Guard("127.0.0.1", hosts, (origin,)).admit_own(asked, is_page=False)
+    with pytest.raises(RequestRefused, match=r"may not use the console \(option allowed_origins\)"):
+        Guard("127.0.0.1", hosts, ()).admit_own(asked, is_page=False)
+    Guard("127.0.0.1", hosts, ()).admit_own(own_page("https", origin.encode()), is_page=False)
