@@ -192,8 +192,9 @@ async def test_a_stream_on_which_nothing_happens_tells_pages_that_it_is_there(mo
 
 
 async def test_who_looks_at_what_is_live_is_not_logged_out(monkeypatch):
-    now = SimpleNamespace(monotonic=lambda: now.s, s=1000.0)
-    monkeypatch.setattr("poe.gateway.console.application.time", now)
+    now = SimpleNamespace(s=1000.0)
+    clock = SimpleNamespace(monotonic=lambda: now.s)
+    monkeypatch.setattr("poe.gateway.console.application.time", clock)
     monkeypatch.setattr("poe.gateway.console.live.HEARTBEAT_S", 0.01)
     options = GatewayOptions(broker="poe://127.0.0.1:1", console=True)
     console = Console(options, Guard("127.0.0.1", (), ()), Inflow(options))
