@@ -13,7 +13,7 @@ from poe.cli import argument
 from poe.cli.output import write_line
 from poe.errors import ConfigError, OptionError, SecurityMissing
 from poe.security.names import USER_NAMES, is_user_name
-from poe.security.replacement import replace_file
+from poe.security.replacement import replace_files
 
 if TYPE_CHECKING:
     from poe.cli.authority import Issued
@@ -112,15 +112,10 @@ def _write(folder: Path, made: "Mapping[str, Issued]", *, renew: bool) -> None:
         raise OptionError("DIR", str(folder), allowed) from error
     files = {}
     for name, issued in made.items():
-        files[folder / f"{name}.key"] = (issued.key, 0o600)
-        files[folder / f"{name}.pem"] = (issued.certificate, 0o644)
+        files[str(folder / f"{name}.key")] = (issued.key, 0o600)
+        files[str(folder / f"{name}.pem")] = (issued.certificate, 0o644)
     for path in files:
         if os.path.lexists(path) and not renew:
             msg = f"{path} is there already, and nothing was written; give --renew to replace it"
             raise ConfigError(msg)
-    for path, (content, mode) in files.items():
-        if path.exists():
-            replace_file(str(path), content)
-            continue
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(content)
+    replace_files(files)

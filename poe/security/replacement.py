@@ -3,8 +3,9 @@
 The files of a store have a layer of their own; what is here lies outside of stores.
 """
 
-import contextlib
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -58,7 +59,22 @@ def replace_file(path: str, content: bytes, calls: Calls = os) -> None:
         OSError: as reported by the system; nothing was replaced, unless the folder could not be
             synced.
     """
-    _put(os.path.realpath(path), content, calls, is_like_before=True)
+    with _replaced(os.path.realpath(path), content, calls):
+        pass
+
+
+def replace_files(files: Mapping[str, tuple[bytes, int]]) -> None:
+    """Give several files new content, each as `replace_file` does; one that is new gets the mode.
+
+    All are written before the first one gets its name: a disk that is full leaves no certificate
+    beside the key of another.
+
+    Raises:
+        OSError: as `replace_file`.
+    """
+    with ExitStack() as written:
+        for path, (content, mode) in files.items():
+            written.enter_context(_replaced(os.path.realpath(path), content, os, mode=mode))
 
 
 def replace_secret(path: str, content: bytes) -> None:
@@ -67,19 +83,25 @@ def replace_secret(path: str, content: bytes) -> None:
     Raises:
         OSError: as `replace_file`.
     """
-    _put(path, content, os, is_like_before=False)
+    with _replaced(path, content, os, is_like_before=False):
+        pass
 
 
-def _put(path: str, content: bytes, calls: Calls, *, is_like_before: bool) -> None:
-    with contextlib.suppress(FileNotFoundError):
+@contextmanager
+def _replaced(
+    path: str, content: bytes, calls: Calls, *, is_like_before: bool = True, mode: int = 0o600
+) -> Iterator[None]:
+    """Write a file that gets its name at the end of the block; none is left where that raises."""
+    with suppress(FileNotFoundError):
         calls.unlink(path + SUFFIX)
-    fd = calls.open(path + SUFFIX, _NEW, 0o600)
+    fd = calls.open(path + SUFFIX, _NEW, mode)
     try:
         if is_like_before:
             _be_like(fd, path, calls)
         while content:
             content = content[calls.write(fd, content) :]
         calls.fsync(fd)
+        yield
         calls.rename(path + SUFFIX, path)
     except OSError:
         calls.unlink(path + SUFFIX)
@@ -95,7 +117,7 @@ def _put(path: str, content: bytes, calls: Calls, *, is_like_before: bool) -> No
 
 def _be_like(fd: int, path: str, calls: Calls) -> None:
     """Give a new file the owner and the mode of the one in whose place it comes."""
-    with contextlib.suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):
         old = Path(path).stat()
         if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
             calls.fchown(fd, old.st_uid, old.st_gid)

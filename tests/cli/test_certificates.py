@@ -1,6 +1,7 @@
 """`poe certificates`: TLS at its strictest takes what it makes, and nothing is replaced."""
 
 import contextlib
+import errno
 import os
 import ssl
 import stat
@@ -118,6 +119,31 @@ def test_a_certificate_is_renewed_by_the_same_authority(folder):
     assert changed == {"server.key", "server.pem"}
     assert handshake(folder, "localhost")
     assert stat.S_IMODE((folder / "server.key").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("arguments", [("--renew",), ()])
+@pytest.mark.parametrize("written_count", range(4))
+def test_where_the_disk_is_full_all_files_are_as_they_were(
+    folder, monkeypatch, arguments, written_count
+):
+    folder.mkdir()
+    if arguments:
+        make(folder, "--host", "localhost", "--client", "alice")
+    before, write = contents(folder), os.write
+    written: list[bytes] = []
+
+    def full(descriptor, content):
+        if len(written) == written_count:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written.append(content)
+        return write(descriptor, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        run = make(folder, "--host", "localhost", "--client", "alice", *arguments)
+    assert run.returncode != 0
+    assert "No space left on device" in complaint(run)
+    assert contents(folder) == before
 
 
 @pytest.mark.parametrize(
