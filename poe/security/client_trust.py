@@ -14,7 +14,7 @@ Layout (DER, as far as it is read):
 import base64
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 _INTEGER, _SEQUENCE, _VERSION = 0x02, 0x30, 0xA0
@@ -44,6 +44,15 @@ class ClientTrust:
 
     anchors: frozenset[bytes]
     revoked: frozenset[CertificateId]
+    _named: dict[bytes, dict[bytes, CertificateId]] = field(init=False, repr=False, compare=False)
+    """Anchors by their subjects, each with who issued it: many clients are looked at in a turn."""
+
+    def __post_init__(self) -> None:
+        """Read each anchor once."""
+        named: dict[bytes, dict[bytes, CertificateId]] = {}
+        for each in self.anchors:
+            named.setdefault(_subject(each), {})[each] = _issued(each)
+        object.__setattr__(self, "_named", named)
 
     @classmethod
     def of(cls, anchors: frozenset[bytes], revocation_lists: bytes = b"") -> Self:
@@ -73,14 +82,14 @@ class ClientTrust:
         issued = _issued(certificate)
         if issued in newer.revoked:
             return True
-        signers, names = set[bytes](), {issued.issuer}
+        signers, names = dict[bytes, CertificateId](), {issued.issuer}
         while names:
-            found = {each for each in self.anchors - signers if _subject(each) in names}
-            signers |= found
-            own = [_issued(each) for each in found]
-            if not newer.revoked.isdisjoint(own):
-                return True
-            names = {each.issuer for each in own}
+            found = [self._named.get(each, {}) for each in names]
+            own = {anchor: by for each in found for anchor, by in each.items()}
+            names = {by.issuer for anchor, by in own.items() if anchor not in signers}
+            signers |= own
+        if not newer.revoked.isdisjoint(signers.values()):
+            return True
         return not newer.anchors.issuperset(signers or self.anchors)
 
 

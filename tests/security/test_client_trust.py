@@ -48,6 +48,17 @@ def test_who_is_not_concerned_stays():
     assert one.has_lost(leaf(first), None)
 
 
+def test_authorities_are_read_once_however_many_clients_are_looked_at(monkeypatch):
+    authority = trustme.CA()
+    trust = ClientTrust.of(frozenset({anchor(authority)}))
+
+    def fail(certificate):
+        raise AssertionError(certificate)
+
+    monkeypatch.setattr("poe.security.client_trust._subject", fail)
+    assert not trust.has_lost(leaf(authority), trust)
+
+
 def test_an_authority_of_the_same_name_and_another_key_is_another():
     first = trustme.CA(organization_name="Same", organization_unit_name="Same")
     second = trustme.CA(organization_name="Same", organization_unit_name="Same")
