@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from poe.client.url import parse_url
-from poe.errors import AuthenticationFailed, OptionError, PoeError, RequestRefused
+from poe.errors import AuthenticationFailed, OptionError, Overloaded, PoeError, RequestRefused
 from poe.gateway.console.sessions import Sessions
 from poe.gateway.console.visit import Visit
 from poe.gateway.http.brokers import Brokers
@@ -108,6 +108,8 @@ class Entrance:
         except (AuthenticationFailed, OptionError) as error:  # OptionError: no user can have these
             why = str(AuthenticationFailed())
             raise RequestRefused(HTTPStatus.UNAUTHORIZED, why) from error
+        except Overloaded as error:
+            raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
         except PoeError as error:
             # A stranger is not told where it is.
             _log.error("a user cannot log in: %s", error)

@@ -3,6 +3,8 @@
 import httpx
 import pytest
 
+from tests.broker.nodes import connect
+from tests.broker.users_file import log_in
 from tests.gateway.console.test_cluster import state_of
 from tests.gateway.http.front import TIMEOUT_S
 from tests.gateway.http.test_bearer import House
@@ -95,6 +97,18 @@ def test_a_stranger_is_not_told_where_a_node_is_that_cannot_be_asked(tmp_path):
         assert str(port) not in reply.text
         told = f"a user cannot log in: cannot reach a server at 127.0.0.1:{port} "
         house.front.read_until(told.encode(), pipe=house.front.process.stderr)
+
+
+def test_who_has_too_many_connections_is_told_so(tmp_path):
+    made = House(tmp_path, "--console")
+    made.users.password("alice", PASSWORD)
+    made.users.quota("alice", connections=1)
+    made.users.write()
+    with made as house, connect(house.node) as there, client(house) as alice:
+        log_in(there, "alice", PASSWORD)
+        reply = alice.post("login", json={"user": "alice", "password": PASSWORD})
+    assert reply.status_code == 503, reply.text
+    assert "limit connections of 1 is reached" in reply.text
 
 
 def test_whoever_is_a_user_no_more_is_logged_out_and_not_tried_again_and_again(tmp_path):
