@@ -277,7 +277,7 @@ class Membership:
             self._effects.append(
                 Told(
                     "node_kept_out",
-                    f"{peer.name} went down too often: it gets no new copies for "
+                    f"{peer.name} went down too often: others get new copies before it does for "
                     f"{out_us / _US:.0f} s",
                 )
             )

@@ -367,7 +367,6 @@ class BestEffortQueue:
                 for batch in self.copies.batches(stream, *bounds):
                     spread = Spread(token, stream, batch, 2, deadline_us)
                     spread.made.add(self.me)
-                    spread.may_be_slow = True  # it may be all that there is, and there is no later
                     self._to_hand_over.append(spread)
         count = len(self._to_hand_over)
         self._settle(now_us)
@@ -1085,6 +1084,7 @@ class BestEffortQueue:
             return False
         until_us = now_us + RESTORE_DEADLINE_US
         spread = Spread(_AGAIN, stream, batch, self.record.copies, until_us)
+        spread.spares_slow = True  # there is a later, and one that comes and goes is given no more
         spread.made.add(self.me)
         for node in self._trust.trusted(self._peers):
             if self._holders.held_by(node, stream).holds(batch.after, batch.last):

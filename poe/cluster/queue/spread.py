@@ -175,8 +175,8 @@ class Spread:
         """Who was called slow, or has said nothing for so long that one more was asked; what they
         say counts all the same."""
         self._look_us = deadline_us
-        self.may_be_slow = False
-        """Whether nodes that are slow are asked where there are no others."""
+        self.spares_slow = False
+        """Whether nodes that are slow are not asked where there are no others either."""
 
     def heard(self, node: NodeRef, outcome: Outcome | None) -> None:
         """Take what a node says of the messages; None: it will say nothing."""
@@ -205,17 +205,22 @@ class Spread:
         if missing <= 0 or now_us >= self.deadline_us:
             return []
         self._look_us = self.deadline_us
-        late = []
+        late, passed_count = [], 0
         for node, since_us in self.asked.items():
             if since_us + PATIENCE_US <= now_us:
                 late.append(node)
-            elif not self._is_passed(node, since_us, candidates, now_us):
+            elif self._is_passed(node, since_us, candidates, now_us):
+                passed_count += 1
+            else:
                 missing -= 1
         if missing <= 0:
             return []
         met = self.made | self.asked.keys() | self.refused.keys()
-        there = [*candidates.draw(now_us), *(candidates.slow() if self.may_be_slow else ())]
-        chosen = [each for each in there if each not in met][:missing]
+        chosen = [each for each in candidates.draw(now_us) if each not in met][:missing]
+        if not self.spares_slow:
+            # It is no quicker than who is passed by, who may answer yet.
+            room = max(missing - len(chosen) - passed_count, 0)
+            chosen += [each for each in candidates.slow() if each not in met][:room]
         again = late[: missing - len(chosen)]
         self._again.update(again)
         chosen += again

@@ -8,6 +8,7 @@ from poe.cluster.frames import decode
 from poe.cluster.identity import StreamId
 from poe.cluster.queue.effects import HandingOver, PutDone
 from poe.cluster.queue.queue import HAND_OVER_BYTES
+from poe.cluster.queue.spread import PATIENCE_US
 from poe.errors import InvalidMessage, TooFewNodes
 from poe.storage.formats.record import decode_records
 from tests.cluster.queue.wired import SECOND_US, Wired
@@ -149,6 +150,26 @@ def test_a_node_that_is_called_slow_is_waited_for_where_nobody_can_take_its_plac
     nodes[0].peer_pace(nodes.refs[1], nodes.now_us, is_slow=False)
     nodes.wait(0.4)
     assert nodes.results["put"][:3] == ("ok", 2, 2)
+
+
+def test_a_slow_node_is_asked_where_there_is_no_other():
+    nodes = Wired(2)
+    nodes[0].peer_pace(nodes.refs[1], nodes.now_us, is_slow=True)
+    nodes.put(0, MESSAGES)
+    nodes.settle()
+    assert nodes.results["put"][:3] == ("ok", 2, 2)
+
+
+def test_a_slow_node_is_not_asked_while_another_one_may_answer_yet():
+    nodes = Wired(3)
+    nodes[0].peer_pace(nodes.refs[1], nodes.now_us, is_slow=True)
+    nodes.put(0, MESSAGES)
+    nodes.collect()
+    nodes.now_us += PATIENCE_US // 2
+    nodes[0].tick(nodes.now_us)
+    nodes.settle()
+    assert nodes.results["put"][:3] == ("ok", 2, 2)
+    assert nodes[1].copies.messages_count == 0
 
 
 def test_a_node_that_is_called_slow_is_replaced_at_once():
