@@ -9,7 +9,7 @@ Times are microseconds; they are expected never to go back, and pointers are mad
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -1023,18 +1023,27 @@ class BestEffortQueue:
         self._collect_due_us = self._collect_due_us or now_us + COLLECT_US
 
     def _collect(self, now_us: int) -> None:
-        """Drop what is done in all groups."""
+        """Drop what is done in all groups.
+
+        That it is done others hear when it is written. Who heard before that it is held here no
+        more would hand it out.
+        """
         self._collect_due_us = None
         streams, self._done = self._done, set()
-        for stream in streams:
-            done = intersect(self._done_of(stream), self.copies.held(stream))
+        done = {stream: self._done_of(stream) for stream in streams}
+        self._log.when_written(lambda _, now_us: self._drop_done(done, now_us), now_us)
+        if self._let_go and self._nowhere_due_us <= now_us:
+            self._nowhere_due_us = now_us + RESTORE_LOOK_US
+            self._pass_over(now_us)
+
+    def _drop_done(self, was_done: Mapping[StreamId, list[Bounds]], now_us: int) -> None:
+        for stream, ranges in was_done.items():
+            # There may be one more group meanwhile.
+            done = intersect(intersect(ranges, self._done_of(stream)), self.copies.held(stream))
             for bounds in done:
                 self._drop(stream, *bounds, now_us)
             if done:
                 self._log.write(Dropped(stream, tuple(done)))
-        if self._let_go and self._nowhere_due_us <= now_us:
-            self._nowhere_due_us = now_us + RESTORE_LOOK_US
-            self._pass_over(now_us)
 
     def _pass_over(self, now_us: int) -> None:
         """Count as done what was put here, and nobody has held for a while.

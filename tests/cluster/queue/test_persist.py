@@ -113,6 +113,26 @@ def test_an_acknowledgement_is_answered_when_it_is_written():
     assert nodes.answers["done"] is NO_ROOM
 
 
+def test_what_is_done_is_handed_out_by_nobody_while_that_is_being_written():
+    """As on a busy disk: that it is held no more was told before that it is done."""
+    nodes = persistent(2)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    lease, _ = nodes.take(0)
+    nodes.is_writing_by_hand = True
+    nodes[0].serve("work", nodes.acknowledgement(nodes.join(0), lease), "done", nodes.now_us)
+    nodes.wait(1)
+    request = LeaseRequest("work", nodes.join(1), 5, 1 << 24, 0.0)
+    nodes[1].serve("work", request, "asked", nodes.now_us)
+    nodes.collect()
+    nodes.write(1)
+    nodes.collect()
+    assert nodes.answers["asked"].found is None
+    write_no_more_by_hand(nodes)
+    assert nodes[0].copies.messages_count == nodes[1].copies.messages_count == 0
+
+
 def test_at_most_once_is_not_lost_where_it_cannot_be_written_that_it_is_handed_out():
     nodes = by_hand(1, copies=1)
     nodes.make_group(0, delivery="at-most-once")
