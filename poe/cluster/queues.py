@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 from weakref import proxy
 
-from poe.actors import NO_REPLY, ActorRef, Call, Error, GenServer
+from poe.actors import NO_REPLY, ActorRef, Call, Error, GenServer, Reason
 from poe.actors import Down as ActorDown
 from poe.broker.appendix.message import ReleaseWaiting
 from poe.broker.log_limit import ONCE_A_MINUTE
@@ -142,6 +142,8 @@ class Queues(GenServer):
     Always: each queue of the directory has an actor, or one that is about to be started.
     """
 
+    trap_exits = True
+
     async def init(self, parts: QueuesParts) -> None:
         """Begin with the queues that are written down, and those that outlived a crash."""
         shelf = parts.shelf
@@ -164,7 +166,9 @@ class Queues(GenServer):
         self._early_bytes = 0
         """Of frames that were kept so since the last gossip."""
         self._leaver: Call | None = None
-        """Who waits until this node has left."""
+        """Who waits until this node may leave."""
+        self._is_leaving = False
+        """Whether it leaves when it ends."""
         self._handing_over: set[ActorRef] = set()
         """Queues that are at that, before."""
         self._dice = random.Random(parts.me.incarnation)  # noqa: S311 - whom to tell next
@@ -195,7 +199,7 @@ class Queues(GenServer):
             if self._fenced is not None and not isinstance(request, ClusterRequest):
                 raise self._fenced
             if isinstance(request, ClusterRequest) and request.op == "leave":
-                return await self._leave(caller)
+                return self._prepare_to_leave(caller)
             return await self._serve(request)
         except PoeError as error:
             return Error(error)
@@ -250,14 +254,14 @@ class Queues(GenServer):
             case BuryLetters():
                 await self._bury(message)
             case HandedOver(ref):
-                await self._note_handed_over(ref)
+                self._note_handed_over(ref)
 
     async def handle_info(self, message: Any) -> None:  # noqa: ANN401
         """Tell a node now and then which queues are known; start anew what has ended."""
         match message:
             case ActorDown():
                 self._ended(message.ref, message.reason)
-                await self._note_handed_over(message.ref)
+                self._note_handed_over(message.ref)
             case RestartDue(bytes(queue)):
                 is_wanted = self._delays.is_valid(message) and queue not in self._refs
                 if is_wanted and self._directory.find(queue) is not None:
@@ -647,8 +651,8 @@ class Queues(GenServer):
             for row in await self._ask(name, ReportOfQueue())
         ]
 
-    async def _leave(self, caller: Call) -> Any:  # noqa: ANN401 - as `handle_call`
-        """Hand over what nobody else holds, and leave where nothing of this node outlives it.
+    def _prepare_to_leave(self, caller: Call) -> Any:  # noqa: ANN401 - as `handle_call`
+        """Hand over what nobody else holds.
 
         Who takes it says so by way of this actor, which goes on meanwhile therefore.
         """
@@ -658,26 +662,32 @@ class Queues(GenServer):
             if record is not None and not record.persist:
                 self._handing_over.add(ref)
                 self.cast(ref, HandOver(_HAND_OVER_S))
-        await self._go_on_leaving()
+        self._go_on_leaving()
         return NO_REPLY
 
-    async def _note_handed_over(self, ref: ActorRef) -> None:
+    def _note_handed_over(self, ref: ActorRef) -> None:
         self._handing_over.discard(ref)  # who has ended hands nothing over either
-        await self._go_on_leaving()
+        self._go_on_leaving()
 
-    async def _go_on_leaving(self) -> None:
-        """Leave, if that is wanted, and nothing is to be handed over any more."""
-        caller = self._leaver
-        if caller is None or self._handing_over:
-            return
-        self._leaver = None
+    def _go_on_leaving(self) -> None:
+        """Answer who wants this node to leave, if nothing is to be handed over any more."""
+        if self._leaver is not None and not self._handing_over:
+            self.reply(self._leaver, None)
+            self._leaver, self._is_leaving = None, True
+
+    async def terminate(self, reason: Reason) -> None:
+        """Leave, if that is wanted, where nothing of this node outlives it.
+
+        Not before its clients are gone: the others hear nothing of it any more, and what was put
+        here would wait for them in vain.
+        """
+        del reason
         records = self._directory.records()
-        if not any(each.persist and not each.deleted_us for each in records):
+        if self._is_leaving and not any(each.persist and not each.deleted_us for each in records):
             with suppress(PoeError):  # then the others see that it is down
                 await self.call(MEMBERS, LeaveCluster())
             if self._live:
                 await self.sleep(_FAREWELL_S)
-        self.reply(caller, None)
 
     async def _status(self) -> dict[str, Any]:
         me, options = self._parts.me, self._parts.options

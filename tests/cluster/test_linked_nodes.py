@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from poe.broker.requests.queue_messages import FindQueue
+from poe.broker.requests.queue_messages import QUEUES, ClusterRequest, FindQueue
 from poe.cluster.actor_messages import FABRIC, TellNodes
 from poe.cluster.fabric.envelope import FRAME_MAX_BYTES, encode_envelope
 from poe.cluster.fabric.interface import Published
@@ -109,6 +109,18 @@ def test_a_node_that_is_stopped_leaves_and_joins_again_as_the_same(cluster, tmp_
     assert b.me.ref.id == before.id
     assert b.me.ref.epoch > before.epoch
     assert states(a)["b"] == ("joined", "live")
+
+
+def test_what_is_put_at_a_node_that_is_about_to_leave_is_on_others(cluster):
+    """Its clients are served until their connections end; the others hear of it until then."""
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+    put(b, "jobs", b"before", copies=1)
+    a.system.call(QUEUES, ClusterRequest("leave", {}))
+    assert put(a, "jobs", b"after", copies=1)["copies"] == 1
+    a.stop()
+    wait_until(lambda: states(b)["a"] == ("left", "down"), 5)
+    assert {*held(b, "jobs")} == {b"before", b"after"}
 
 
 def test_a_stop_that_is_interrupted_while_it_leaves_the_cluster_releases_the_folder(cluster):
