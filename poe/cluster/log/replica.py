@@ -12,6 +12,7 @@ begins anew, after whatever has ended the last one, goes on exactly there.
 
 import contextlib
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -502,8 +503,9 @@ class Replica(GenServer):
 
     def _stall(self, error: PoeError) -> None:
         """Try again in a while; nothing that comes meanwhile is taken."""
-        if str(error) != self._stood_why:
-            self._stood_why = str(error)
+        why = re.sub(r"\d+", "", str(error))  # how much room is left differs at each look
+        if why != self._stood_why:
+            self._stood_why = why
             logger.error("topic %s stands still: %s", topic_text(self._parts.topic), error)
         self._stop_following()
         self._be(State.STALLED, str(error))

@@ -2,7 +2,9 @@
 
 import contextlib
 import errno
+import os
 from functools import partial
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -418,6 +420,8 @@ def test_a_node_whose_copy_stands_still_takes_no_puts(full, monkeypatch):
     """They could not be answered; of all nodes together the stream would forget what none has."""
     logged: list[str] = []
     monkeypatch.setattr(replica.logger, "error", lambda text, *args: logged.append(text % args))
+    free = count(1000)
+    monkeypatch.setattr(os, "strerror", lambda _: f"{next(free)} bytes are free on the disk")
     nodes = Nodes()
     for name in full:
         nodes.nodes[name].disk.failing.fail(0, errno.ENOSPC, is_for_ever=True)
