@@ -424,11 +424,17 @@ class Queues(GenServer):
     def _save(self, *new: QueueRecord) -> None:
         """Write down the queues that outlive the process, and those that are about to be known.
 
+        So is what was deleted by their names, whatever was made since: a node that was away would
+        have it come back.
+
         Raises:
             StorageError: they cannot be.
         """
-        records = [each for each in (*self._directory.records(), *new) if each.persist]
-        told = self._directory.as_told(records)
+        records = self._directory.as_told((*self._directory.records(), *new))
+        names = {each.name for each in records if each.persist}
+        told = [
+            each for each in records if each.persist or (each.deleted_us and each.name in names)
+        ]
         write_node_file(self._parts.files, QUEUES_FILE, _MAGIC, [_VERSION, told])
 
     # ---- groups ---------------------------------------------------------------------------------

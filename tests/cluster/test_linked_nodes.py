@@ -165,6 +165,26 @@ def test_a_node_leaves_when_the_queues_that_would_outlive_it_are_deleted(cluster
     wait_until(lambda: states(a)["b"] == ("left", "down"), 5)
 
 
+def test_a_queue_that_was_deleted_while_a_node_was_away_stays_so_though_all_are_started_anew(
+    cluster,
+):
+    """It was made anew without `persist`, and that is not written down."""
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+    a.control("queue_create", topic="jobs", copies=2, persist=True)
+    put(a, "jobs", b"before")
+    b.stop()
+    a.control("queue_delete", topic="jobs")
+    put(a, "jobs", b"anew", copies=1)
+    a.control("queue_create", topic="other", copies=2, persist=True)
+    a.stop()
+    a.start()
+    b.start()
+    wait_for_live(2, a, b)
+    wait_until(lambda: [each["name"] for each in b.control("queues")] == [b"other"], 5)
+    assert [each["name"] for each in a.control("queues")] == [b"other"]
+
+
 def test_a_put_makes_a_queue_whose_messages_are_on_as_many_nodes_as_it_says(cluster):
     a, b, c = cluster("a", "b", "c")
     wait_for_live(3, a, b, c)
