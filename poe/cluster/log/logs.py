@@ -141,6 +141,14 @@ class _Probed(NamedTuple):
     """None: it is to be tried again."""
 
 
+def _as_asked(request: object, error: PoeError) -> PoeError:
+    """Return an error by the name that a topic has for who asks; the engine has others."""
+    match request:
+        case CreateLog(topic) | AlterLog(topic) | DeleteLog(topic) if isinstance(error, NoQuorum):
+            return NoQuorum(f"topic {topic_text(topic)}")
+    return error
+
+
 def _post_probe(slot: Mailslot, outcome: int | PoeError) -> None:
     slot.post(_Probed(outcome))
 
@@ -244,7 +252,7 @@ class Logs(GenServer):
                 case _:
                     answer = super().handle_call(request, caller)
         except PoeError as error:
-            answer = Error(error)
+            answer = Error(_as_asked(request, error))
         return answer
 
     async def handle_info(self, message: Any) -> Stop | None:  # noqa: ANN401, C901 - one case each

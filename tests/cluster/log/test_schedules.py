@@ -471,6 +471,21 @@ def test_a_put_makes_no_topic_of_its_own_where_a_replicated_one_is_not_noted_yet
     assert node.files("u") == nodes.nodes["a"].files("u") != {}
 
 
+@pytest.mark.parametrize(
+    ("op", "arguments"),
+    [
+        ("topic_alter", {"topic": b"t", "properties": {"partitions": 2}}),
+        ("delete", {"topic": b"t"}),
+    ],
+)
+def test_without_a_majority_an_error_names_the_topic_as_its_user_does(op, arguments):
+    nodes = Nodes()
+    nodes.log.cut("a")
+    told = nodes.asked("a", partial(control, op=op, arguments=arguments), within_s=20.0)
+    assert isinstance(told, NoQuorum)
+    assert told.what == "topic t"
+
+
 def test_a_topic_that_is_altered_while_a_disk_fails_goes_on_when_it_is_well_again():
     nodes = Nodes()
     nodes.asked("a", partial(put, b"x"))
