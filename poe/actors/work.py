@@ -132,6 +132,8 @@ class Work:
         """
         if not self._begun.acquire(blocking=False):
             return False
+        del self._function  # it may hold files, and the job has yet to find a thread
+        self._running.release()
         self.cancel()
         return True
 

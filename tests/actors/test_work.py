@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import weakref
 from functools import partial
 
 import pytest
@@ -185,9 +186,14 @@ def test_what_no_thread_has_begun_is_taken_back_and_never_done(system, worker, b
     called: list[str] = []
     system.call(worker, do_nothing)
     actor = worker.cell.instance
-    taken_back = Work(actor, partial(called.append, "taken back"), Later())
+    function = partial(called.append, "taken back")
+    held = weakref.ref(function)
+    taken_back = Work(actor, function, Later())
     kept = Work(actor, partial(called.append, "kept"), Later())
+    del function
     assert taken_back.withdraw()
+    assert held() is None, "it may hold files"
+    taken_back.wait()
     for job in waiting:
         job()
     assert called == ["kept"]

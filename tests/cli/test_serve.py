@@ -213,10 +213,15 @@ def test_the_log_has_no_payload_and_one_line_per_record(tmp_path):
 
 @pytest.fixture
 def process_state():
-    """Signal handlers and umask of the test run, which a service in this process changes."""
+    """Signal handlers, umask and collector of the test run: a service in this process changes them.
+
+    One that stops needs no collector any more.
+    """
     before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT)}
     mask = os.umask(0o077)
     yield
+    gc.enable()
+    gc.unfreeze()
     os.umask(mask)
     for number, handler in before.items():
         signal.signal(number, handler)

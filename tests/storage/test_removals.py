@@ -472,7 +472,7 @@ def test_an_older_version_that_has_served_the_store_in_between_is_noticed(disk):
     assert removed(store) == extents[:1]
 
 
-@pytest.mark.parametrize("damage", ["lost", "header", "note"])
+@pytest.mark.parametrize("damage", ["lost", "header", "note", "no id of the store"])
 def test_notes_that_are_damaged_are_not_known_any_more(disk, damage):
     store = Store.open(disk.files())
     extents = fill(store)
@@ -484,6 +484,8 @@ def test_notes_that_are_damaged_are_not_known_any_more(disk, damage):
     file = disk.memory.open(REMOVED_FILE, "r+")
     if damage == "lost":
         disk.memory.unlink(REMOVED_FILE)
+    elif damage == "no id of the store":
+        disk.memory.unlink(META_FILE)
     else:
         file.write_at(b"?", 3 if damage == "header" else FILE_HEADER_BYTES + 5)
     [told] = check_removals(disk.files())

@@ -260,7 +260,8 @@ class GroupSync:
         """
         self._withdraw()
         self._end_all()
-        if self.visible is not None:
+        # What is left where all can be seen is to end the segment: whoever has it next does that.
+        if self.visible is not None and self.visible != _extent(self._segment)[:2]:
             self.sync_unasked()
             self._end_all()
 

@@ -288,8 +288,9 @@ class StoreMeta:
     def note_opened(self, opened: OpenState) -> None:
         """Note what a server finds as it begins, or leaves; durably, where it was closed before."""
         if opened != self.opened:
-            self.opened = opened
-            self._compact()
+            with self._lock:
+                self.opened = opened
+                self._compact()
         self.add(opened.as_event())
         if self.was_closed:  # else a power cut could leave what says so
             self._sync()

@@ -113,9 +113,9 @@ def check_events(files: Files) -> Iterator[str]:
         ReadFailed: the file cannot be read.
     """
     content, header = _read_meta(files)
-    if content is not None and header is None:
+    if content and header is None:
         yield f"{META_FILE} is damaged; the next start makes it anew"
-    if content is None or header is None:
+    if header is None:
         return
     size_bytes = FILE_HEADER_BYTES
     live: dict[tuple[bytes, int], Event] = {}
@@ -139,30 +139,34 @@ def check_events(files: Files) -> Iterator[str]:
             unread.add(topic)
 
 
-def _read_meta(files: Files) -> tuple[bytes | None, FileHeader | None]:
-    """Return the events of the store, None where there are none, and what their header says."""
+def _read_meta(files: Files) -> tuple[bytes, FileHeader | None]:
+    """Return the events of the store, b"" where there are none, and what their header says."""
     with reading(META_FILE):
         file = open_maybe(files, META_FILE)
-        content = None if file is None else file.read_at(file.size(), 0)
-    return content, FileHeader.decode(content or b"", META_FILE, META_MAGIC)
+        content = b"" if file is None else file.read_at(file.size(), 0)
+    return content, FileHeader.decode(content, META_FILE, META_MAGIC)
+
+
+def _events(files: Files) -> list[Event]:
+    """Return the events of the store, up to the first that is damaged."""
+    content, header = _read_meta(files)
+    if header is None:
+        return []
+    return list(decode_events(content[FILE_HEADER_BYTES:], header.store_id))
 
 
 def _is_after_power_cut(files: Files) -> bool:
     """Return whether the store was not closed before the machine started anew."""
     content, header = _read_meta(files)
-    if content is None or header is None:
+    if header is None:
         return False
     return not is_same_boot(files) and is_tail_torn(content, header.store_id)
 
 
 def _last_start(files: Files) -> OpenState:
     """Return what the newest server has found when it began, or left."""
-    content, header = _read_meta(files)
-    found = OpenState()
-    if content is not None and header is not None:
-        for event in decode_events(content[FILE_HEADER_BYTES:], header.store_id):
-            found = OpenState.of(event) if event.kind is Kind.OPEN else found
-    return found
+    opened = [OpenState.of(event) for event in _events(files) if event.kind is Kind.OPEN]
+    return opened[-1] if opened else OpenState()
 
 
 def _what_is_gone(files: Files, path: str, count: int) -> Iterator[str]:
@@ -215,7 +219,7 @@ def check_removals(files: Files) -> Iterator[str]:
     if file is None:
         if _last_start(files).has_notes:
             yield f"{REMOVED_FILE} is lost: {loss}"
-    elif header is None or (store is not None and header.store_id != store.store_id):
+    elif header is None or store is None or header.store_id != store.store_id:
         yield f"{REMOVED_FILE} is damaged, or of another store: {loss}"
     else:
         notes = decode_notes(content[FILE_HEADER_BYTES:], header.store_id)
@@ -348,14 +352,12 @@ def _check_files(files: Files, segment: SegmentCheck, *, is_going: bool) -> None
 
 def _being_deleted(files: Files) -> set[str]:
     """Return the paths of the segments that a server was about to delete."""
-    content, header = _read_meta(files)
-    last: dict[str, Kind] = {}
-    if content is not None and header is not None:
-        for kind, topic, timestamp, *_ in decode_events(
-            content[FILE_HEADER_BYTES:], header.store_id
-        ):
-            last[f"{TOPICS_FOLDER}/{os.fsdecode(topic)}/{timestamp}"] = kind
-    return {path for path, kind in last.items() if kind is Kind.TOMBSTONE}
+    last = {(event.topic, event.timestamp): event.kind for event in _events(files)}
+    return {
+        f"{TOPICS_FOLDER}/{os.fsdecode(topic)}/{timestamp}"
+        for (topic, timestamp), kind in last.items()
+        if kind is Kind.TOMBSTONE
+    }
 
 
 def _judge_last_sums(segment: SegmentCheck, sums: FoundSums) -> None:

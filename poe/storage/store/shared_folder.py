@@ -146,8 +146,8 @@ class SharedFolder:
         """Return what the segments of a topic hold, oldest first; none where the topic is unknown.
 
         Those that cannot hold anything behind the pointer `after` are not looked at, and told as
-        if they held nothing. With `has_damaged`, one that is damaged is told as a message at any of
-        the pointers that it may have: who reads it learns more.
+        if they held nothing. With `has_damaged`, one that is damaged is told as one message at its
+        beginning: who reads it learns more.
 
         Raises:
             CorruptRecord: a closed segment is damaged, so far as can be seen without reading it.
@@ -178,7 +178,7 @@ class SharedFolder:
                     if not has_damaged:
                         raise
                     size_bytes = self._files.size(path + "_data") or 0
-                    extent = timestamp, next_timestamp - 1, 1, size_bytes
+                    extent = timestamp, timestamp, 1, size_bytes
             if extent is not None:
                 segments.append(StoredSegment(timestamp, *extent))
         return segments

@@ -527,8 +527,8 @@ def test_a_server_without_room_is_asked_less_and_less_often_and_its_reason_is_to
         ) as second,
     ):
         first.produce_sync("t", b"0")
-        delivery = second.produce_async("t", b"1")
         begun_s = time.monotonic()
+        delivery = second.produce_async("t", b"1")
         wait_until(lambda: len(refused) >= 3, timeout_s=30)
         assert time.monotonic() - begun_s > 0.1 + 0.2
         assert "connections_max" in str(second.info("t").last_error)
