@@ -91,7 +91,6 @@ def test_what_goes_waits_for_no_sync_that_has_yet_to_begin(tmp_path, monkeypatch
         connect(node) as client,
     ):
 
-
         def are_some_held():
             pointers.append(node.put(TOPIC, b"m"))
             return len(held) > 2
