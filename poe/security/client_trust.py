@@ -88,7 +88,8 @@ class ClientTrust:
             own = {anchor: by for each in found for anchor, by in each.items()}
             names = {by.issuer for anchor, by in own.items() if anchor not in signers}
             signers |= own
-        if not newer.revoked.isdisjoint(signers.values()):
+        # Who was revoked before has let nobody in: another key of that name stands behind them.
+        if any(each in newer.revoked and each not in self.revoked for each in signers.values()):
             return True
         return not newer.anchors.issuperset(signers or self.anchors)
 

@@ -110,6 +110,8 @@ def test_the_clients_of_a_revoked_authority_have_lost_and_others_have_not(made, 
     )
     assert not before.has_lost(leaf(between.authority), before)
     assert before.has_lost(leaf(between.authority), after)
+    # Who comes in afterwards does by another key of that name, and stays.
+    assert not after.has_lost(leaf(between.authority), after)
     assert not before.has_lost(leaf(made.authority), after)
 
 
