@@ -13,7 +13,7 @@ Layout (DER, as far as it is read):
 
 import base64
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
@@ -44,6 +44,9 @@ class ClientTrust:
 
     anchors: frozenset[bytes]
     revoked: frozenset[CertificateId]
+    listed: frozenset[bytes] = frozenset()
+    """The subjects of those of whom there is a list of what they have revoked."""
+
     _named: dict[bytes, dict[bytes, CertificateId]] = field(init=False, repr=False, compare=False)
     """Anchors by their subjects, each with who issued it: many clients are looked at in a turn."""
 
@@ -67,7 +70,13 @@ class ClientTrust:
             kinds = ", ".join(sorted({kind.decode("ascii", "replace") for kind, _ in found}))
             msg = f"found: {kinds or 'nothing'}"
             raise ValueError(msg)
-        return cls(anchors, frozenset(each for _, one in found for each in _revoked_by(one)))
+        lists = [_listed(one) for _, one in found]
+        revoked = frozenset(each for _, ids in lists for each in ids)
+        return cls(anchors, revoked, frozenset(issuer for issuer, _ in lists))
+
+    def unlisted(self, authorities: Iterable[bytes]) -> list[str]:
+        """Return the names of authorities, given as DER, of whom there is no list."""
+        return sorted(map(_words, {_subject(each) for each in authorities} - self.listed))
 
     def has_lost(self, certificate: bytes, newer: "ClientTrust | None") -> bool:
         """Return whether a client's certificate, which was trusted, is no longer.
@@ -152,12 +161,19 @@ def _subject(certificate: bytes) -> bytes:
     return subject.content
 
 
-def _revoked_by(revocation_list: bytes) -> Iterator[CertificateId]:
+def _words(name: bytes) -> str:
+    """Return the texts that a name is made of, for a log."""
+    pairs = [_values(pair.content) for each in _values(name) for pair in _values(each.content)]
+    return ", ".join(ascii(text.content.decode(errors="replace"))[1:-1] for _, text in pairs)
+
+
+def _listed(revocation_list: bytes) -> tuple[bytes, list[CertificateId]]:
+    """Return whose list it is, and what it revokes."""
     first, *values = _signed_values(revocation_list)
     if first.tag == _INTEGER:
         first, *values = values
     issuer, *rest = values
     rest = [each for each in rest if each.tag not in _TIMES]
-    if rest and rest[0].tag == _SEQUENCE:
-        for each in _values(rest[0].content):
-            yield CertificateId(issuer.content, _first(each.content).content)
+    revoked = _values(rest[0].content) if rest and rest[0].tag == _SEQUENCE else ()
+    ids = [CertificateId(issuer.content, _first(each.content).content) for each in revoked]
+    return issuer.content, ids

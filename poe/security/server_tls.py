@@ -25,6 +25,7 @@ _MINIMUM = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _CIPHERS_1_2 = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Those of TLS 1.2 that are as good as all of TLS 1.3."""
 _STEPS_MAX = 10
+_NAMES_MAX = 3
 _NO_CHECK_TIME = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python has no name for."""
 
@@ -61,7 +62,8 @@ class ServerTls:
     """PEM: authorities whose certificates clients may have."""
 
     client_crl: Path | None = None
-    """PEM: what these have revoked, a list of each."""
+    """PEM: what is revoked: a list, not expired, of each authority from a client's up to its
+    root; where one is missing, all of its clients are refused."""
 
     minimum: Literal["1.2", "1.3"] = "1.3"
 
@@ -149,7 +151,7 @@ class ServerTls:
     def _trust_clients(self, context: ssl.SSLContext, authorities: Path) -> ClientTrust:
         load_authorities(context, authorities)
         context.verify_flags |= ssl.VERIFY_X509_STRICT
-        anchors = frozenset(context.get_ca_certs(binary_form=True))
+        of_authorities = anchors = frozenset(context.get_ca_certs(binary_form=True))
         if not anchors:
             why = "it holds certificates, but none of an authority"
             raise SecurityFileError(str(authorities), None, why)
@@ -168,6 +170,16 @@ class ServerTls:
                 why = f"it holds no revocation lists in PEM form, and nothing else ({error})"
                 raise SecurityFileError(str(self.client_crl), None, why) from None
             context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
+            if names := trust.unlisted(of_authorities):
+                # OpenSSL wants one of each; their clients would only be told so one by one.
+                told = "; ".join(names[:_NAMES_MAX])
+                logger.warning(
+                    "%s has no list of %d of the authorities in %s, whose clients are refused: %s",
+                    self.client_crl,
+                    len(names),
+                    authorities,
+                    f"{told}; …" if names[_NAMES_MAX:] else told,
+                )
         else:
             trust = ClientTrust.of(anchors)
         needed = ssl.CERT_REQUIRED if self.is_certificate_needed else ssl.CERT_OPTIONAL

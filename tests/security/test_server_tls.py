@@ -305,6 +305,27 @@ def test_the_clients_of_a_revoked_authority_are_refused(made, mutual, tmp_path):
         shake_hands(revoking.build().context, made.client_context("client"))
 
 
+def test_authorities_without_a_revocation_list_are_told(made, mutual, tmp_path, caplog):
+    between = Certificates.between(made, tmp_path)
+    made.write("client", between.authority.issue_cert("client.example"))
+    both, lists = made.file("both.pem"), made.file("lists.pem")
+    both.write_bytes(made.file("ca.pem").read_bytes() + made.file("between.pem").read_bytes())
+    lists.write_bytes(own := between.revoke().read_bytes())
+    revoking = replace(mutual, client_ca=both, client_crl=lists)
+    context = revoking.build().context
+    with pytest.raises(ssl.SSLCertVerificationError, match="unable to get certificate CRL"):
+        shake_hands(context, made.client_context("client"))
+    (told,) = caplog.messages
+    assert told.startswith(f"{lists} has no list of 1 of the authorities in {both}, ")
+    root = x509.load_pem_x509_certificate(made.file("ca.pem").read_bytes())
+    for each in root.subject:
+        assert each.value in told
+    caplog.clear()
+    lists.write_bytes(own + made.revoke().read_bytes())
+    shake_hands(revoking.build().context, made.client_context("client"))
+    assert caplog.messages == []
+
+
 def test_a_revocation_list_that_is_none_is_refused(made, mutual):
     """OpenSSL would take a certificate that it finds there for one more authority."""
     for name in ("ca.pem", "server.key"):

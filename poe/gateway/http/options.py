@@ -81,7 +81,8 @@ class GatewayOptions:
     """PEM file: authorities whose certificates clients must have."""
 
     tls_client_crl: Path | None = None
-    """PEM file: what these authorities have revoked, a list of each."""
+    """PEM file: what is revoked: a list, not expired, of each authority from a client's up to its
+    root; where one is missing, all of its clients are refused."""
 
     tls_min: Literal["1.2", "1.3"] = "1.3"
     """The oldest version of TLS that a client may speak."""
