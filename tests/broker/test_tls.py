@@ -405,6 +405,9 @@ def test_a_client_with_a_name_that_is_no_text_is_let_go_and_told_in_a_line(
     wait_until(lambda: connection_count(node) == 0)
     (line,) = [each for each in caplog.messages if "no TLS with" in each]
     assert line.endswith("its certificate has a name that is no text")
+    with RawClient(node.address) as client:
+        told = client.control("security")
+    assert (told["handshakes_count"], told["handshakes_failed_count"]) == (0, 1)
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 

@@ -277,6 +277,13 @@ def test_a_client_without_a_certificate_may_be_let_through_to_say_who_it_is(made
     assert server.getpeercert()
 
 
+def test_a_client_with_a_name_that_is_no_text_is_told_as_an_error_of_its_connection(made, mutual):
+    made.issue_garbled("garbled")
+    _, server = shake_hands(mutual.build().context, made.client_context("garbled"))
+    with pytest.raises(ConnectionAbortedError, match="a name that is no text"):
+        server.getpeercert()
+
+
 def test_a_client_whose_certificate_is_out_of_its_time_is_refused(made, mutual):
     made.issue("old", "client.example", not_before=NOW - 2 * DAY, not_after=NOW - DAY)
     with pytest.raises(ssl.SSLCertVerificationError, match="expired"):

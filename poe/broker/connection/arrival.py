@@ -88,10 +88,11 @@ class Arrival:
             if shown is not None and self._holder.has_lost(self._context, shown):
                 msg = "its certificate is trusted no more, since it has begun"
                 raise ConnectionAbortedError(msg)
+            # Before it is counted: of a certificate that nobody can read this fails.
+            expires_s = self._peer.expires_s if shown is not None else None
             self._holder.shaken_count += 1
             self.step = HandshakeStep.DONE
             if shown is not None:
-                expires_s = self._peer.expires_s
                 self._holder.shown[self._peer] = Shown(self._actor_ref, shown, expires_s)
 
     @property

@@ -130,7 +130,7 @@ class TlsListener:
                 ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
                 ssl_shutdown_timeout=self._goodbye_timeout_s,
             )
-        except (OSError, UnicodeDecodeError) as error:  # a certificate may hold what is no text
+        except OSError as error:
             _HANDSHAKES.labels("failed").inc()
             _log.debug("a handshake came to nothing: %s", error)
         else:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import functools
+import logging
 import os
 import shutil
 import signal
@@ -25,7 +26,7 @@ from poe.gateway.http import GatewayOptions, tls_listener
 from poe.gateway.http.certificate import ServedCertificate
 from poe.gateway.http.tls_listener import TlsListener
 from poe.option import load_options
-from poe.security.server_tls import ServerTls
+from poe.security.server_tls import ServerSide, ServerTls
 from tests.cli.processes import complaint, poe
 from tests.gateway.http.front import HOST, TIMEOUT_S, Front, reply, stored, whole_reply
 from tests.tls import Certificates, let_certificates_expire
@@ -228,12 +229,14 @@ def failed_count():
 
 
 @in_its_loop
-async def test_a_client_with_a_name_that_is_no_text_has_failed(certificates):
+async def test_a_client_with_a_name_that_is_no_text_has_failed(certificates, caplog):
     certificates.issue_garbled("garbled")
+    caplog.set_level(logging.DEBUG, "poe.gateway.tls")
     before = failed_count()
     async with Listening(certificates) as listening:
         listening.context.load_verify_locations(certificates.file("ca.pem"))
         listening.context.verify_mode = ssl.CERT_REQUIRED
+        listening.context.sslobject_class = ServerSide
         reader, writer = await asyncio.open_connection(
             *listening.socket.getsockname(),
             ssl=certificates.client_context("garbled"),
@@ -244,6 +247,9 @@ async def test_a_client_with_a_name_that_is_no_text_has_failed(certificates):
         writer.close()
     assert listening.made == []
     assert failed_count() == before + 1
+    (told,) = [each for each in caplog.messages if "came to nothing" in each]
+    assert told.endswith("its certificate has a name that is no text")
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
 
 
 def test_clients_need_a_certificate_where_an_authority_is_given(node, certificates):
