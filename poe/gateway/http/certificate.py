@@ -58,7 +58,11 @@ class ServedCertificate:
                     await self._is_due.wait()
             look = self.renew if self._is_due.is_set() else self.look
             self._is_due.clear()
-            await in_thread(look, "poe-certificate")
+            try:
+                await in_thread(look, "poe-certificate")
+            except Exception:  # noqa: BLE001 - the next look may go well
+                self._seen = ()  # it reads them, though they have not changed since
+                _log.exception("the files of TLS could not be looked at")
 
     def renew_soon(self) -> None:
         """Have the files read anew by who watches them."""

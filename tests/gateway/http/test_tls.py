@@ -389,11 +389,41 @@ async def test_while_a_disk_does_not_answer_others_are(certificates, tmp_path, m
         assert await asyncio.to_thread(asked.wait, TIMEOUT_S)
         assert served.context() is before
         answers.set()
-        while served.context() is before:  # noqa: ASYNC110 - a thread has it be another
-            await asyncio.sleep(0.001)
+        await until_another_context(served, before)
     finally:
         answers.set()
         watching.cancel()
+
+
+async def until_another_context(served, before):
+    async with asyncio.timeout(TIMEOUT_S):
+        while served.context() is before:  # noqa: ASYNC110 - a thread has it be another
+            await asyncio.sleep(0.001)
+
+
+async def test_a_look_that_fails_is_told_and_not_the_last(
+    certificates, tmp_path, monkeypatch, caplog
+):
+    own = copied(certificates, tmp_path)
+    served = ServedCertificate(
+        ServerTls(certificate=own.file("server.pem"), key=own.file("server.key"))
+    )
+    build, before, failures = ServerTls.build, served.context(), iter(["what nobody thought of"])
+
+    def failing_once(self, used):
+        for each in failures:
+            raise RuntimeError(each)
+        return build(self, used)
+
+    monkeypatch.setattr(ServerTls, "build", failing_once)
+    watching = asyncio.create_task(served.watch(0.001))
+    served.renew_soon()
+    try:
+        await until_another_context(served, before)
+    finally:
+        watching.cancel()
+    (told,) = [each for each in caplog.records if each.levelno == logging.ERROR]
+    assert told.getMessage() == "the files of TLS could not be looked at"
 
 
 def test_a_certificate_that_expires_in_use_keeps_no_revocation_waiting(
