@@ -96,18 +96,19 @@ def _replaced(
         calls.unlink(path + SUFFIX)
     fd = calls.open(path + SUFFIX, _NEW, mode)
     try:
-        if is_like_before:
-            _be_like(fd, path, calls)
-        while content:
-            content = content[calls.write(fd, content) :]
-        calls.fsync(fd)
+        try:
+            if is_like_before:
+                _be_like(fd, path, calls)
+            while content:
+                content = content[calls.write(fd, content) :]
+            calls.fsync(fd)
+        finally:
+            os.close(fd)  # of many files that are written together none stays open
         yield
         calls.rename(path + SUFFIX, path)
     except OSError:
         calls.unlink(path + SUFFIX)
         raise
-    finally:
-        os.close(fd)
     folder = calls.open(str(Path(path).parent), _FOLDER)
     try:
         calls.fsync(folder)
