@@ -256,7 +256,7 @@ class BestEffortQueue:
         self._settle(now_us)
 
     def peer_pace(self, node: NodeRef, now_us: int, *, is_slow: bool) -> None:
-        """Give no new messages to a node that is slow; or again, where it is so no more."""
+        """Ask a node that is slow last; or as the others again, where it is so no more."""
         self._candidates.set_slow(node, is_slow=is_slow)
         if is_slow:
             for spread in [each for each in self._spreads.values() if node in each.asked]:

@@ -84,7 +84,7 @@ class Candidates:
         self._until_us = 0
 
     def set_slow(self, node: NodeRef, *, is_slow: bool) -> None:
-        """Ask a node no more, or again."""
+        """Ask a node last, or as the others again."""
         (self._slow.add if is_slow else self._slow.discard)(node)
         self._until_us = 0
 
@@ -92,9 +92,13 @@ class Candidates:
         """Return whether a node was said to be slow."""
         return node in self._slow
 
-    def slow(self) -> list[NodeRef]:
-        """Return the nodes that were said to be slow, for what has to be somewhere all the same."""
-        return sorted(self._slow & self._zones.keys())
+    def slow(self, now_us: int) -> list[NodeRef]:
+        """Return the nodes that were said to be slow, for what has to be somewhere all the same.
+
+        Without those that have no room, or cannot be believed: their answer would help nobody.
+        """
+        there = self._slow & self._zones.keys()
+        return sorted(each for each in there if self._out_until_us.get(each, 0) <= now_us)
 
     def leave_out(self, node: NodeRef, until_us: int) -> None:
         """Ask a node no more until a time, for it has no room, or cannot be believed."""
@@ -220,7 +224,7 @@ class Spread:
         if not self.spares_slow:
             # It is no quicker than who is passed by, who may answer yet.
             room = max(missing - len(chosen) - passed_count, 0)
-            chosen += [each for each in candidates.slow() if each not in met][:room]
+            chosen += [each for each in candidates.slow(now_us) if each not in met][:room]
         again = late[: missing - len(chosen)]
         self._again.update(again)
         chosen += again

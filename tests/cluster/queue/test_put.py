@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from poe.cluster.frames import decode
+from poe.cluster.frames import Store, decode
 from poe.cluster.identity import StreamId
 from poe.cluster.queue.effects import HandingOver, PutDone
 from poe.cluster.queue.queue import HAND_OVER_BYTES
@@ -158,6 +158,20 @@ def test_a_slow_node_is_asked_where_there_is_no_other():
     nodes.put(0, MESSAGES)
     nodes.settle()
     assert nodes.results["put"][:3] == ("ok", 2, 2)
+
+
+def test_a_slow_node_that_has_no_room_is_not_asked_for_a_while_though_there_is_no_other():
+    nodes = Wired(2, messages_max=len(MESSAGES))
+    nodes.put(1, MESSAGES, "fills", copies=1)
+    nodes.settle()
+    nodes[0].peer_pace(nodes.refs[1], nodes.now_us, is_slow=True)
+    for number, is_asked in enumerate((True, False)):
+        nodes.put(0, [b"x"], number)
+        nodes.collect()
+        asked = [decode(body) for _, _, body in nodes.under_way]
+        assert any(isinstance(each, Store) for each in asked) is is_asked
+        nodes.settle()
+        assert nodes.results[number][:3] == ("under", 1, 2)
 
 
 def test_a_slow_node_is_not_asked_while_another_one_may_answer_yet():
