@@ -5,7 +5,8 @@ gossip. Its actor is started anew, with the copies that it had, when it ends. Wh
 nodes is decoded here, and goes to the queue that it is of.
 
 Layout of `node.queues`, in the frame of `node_file.py` with magic "poe-queu": [version: 1, records]
-of the queues that outlive the process, as they are told. Their messages lie in topics of their own.
+of the queues that outlive the process, as they are told, and of what was deleted. Their messages
+lie in topics of their own.
 """
 
 import logging
@@ -424,17 +425,14 @@ class Queues(GenServer):
     def _save(self, *new: QueueRecord) -> None:
         """Write down the queues that outlive the process, and those that are about to be known.
 
-        So is what was deleted by their names, whatever was made since: a node that was away would
-        have it come back.
+        So is what was deleted, whatever it was, and whatever was made since by its name: a node
+        that was away would have a queue come back that was deleted before.
 
         Raises:
             StorageError: they cannot be.
         """
         records = self._directory.as_told((*self._directory.records(), *new))
-        names = {each.name for each in records if each.persist}
-        told = [
-            each for each in records if each.persist or (each.deleted_us and each.name in names)
-        ]
+        told = [each for each in records if each.persist or each.deleted_us]
         write_node_file(self._parts.files, QUEUES_FILE, _MAGIC, [_VERSION, told])
 
     # ---- groups ---------------------------------------------------------------------------------

@@ -165,8 +165,9 @@ def test_a_node_leaves_when_the_queues_that_would_outlive_it_are_deleted(cluster
     wait_until(lambda: states(a)["b"] == ("left", "down"), 5)
 
 
+@pytest.mark.parametrize("is_deleted_again", [False, True])
 def test_a_queue_that_was_deleted_while_a_node_was_away_stays_so_though_all_are_started_anew(
-    cluster,
+    cluster, is_deleted_again
 ):
     """It was made anew without `persist`, and that is not written down."""
     a, b = cluster("a", "b")
@@ -176,6 +177,8 @@ def test_a_queue_that_was_deleted_while_a_node_was_away_stays_so_though_all_are_
     b.stop()
     a.control("queue_delete", topic="jobs")
     put(a, "jobs", b"anew", copies=1)
+    if is_deleted_again:
+        a.control("queue_delete", topic="jobs")
     a.control("queue_create", topic="other", copies=2, persist=True)
     a.stop()
     a.start()
