@@ -34,7 +34,7 @@ class LogWriter:
         self._emit = emit
         self._compaction = Compaction()
         self._writes_count = 0
-        self._unwritten: dict[int, Then] = {}
+        self._unwritten: dict[int, list[Then]] = {}
         """What to do when a message is written, or cannot be, by its number."""
         self._closed_until_us = 0
         self._seen: dict[NodeRef, bool] = {}
@@ -67,22 +67,16 @@ class LogWriter:
 
     def when_written(self, then: Then, now_us: int) -> None:
         """Do something when all is written, or has failed, that is being written by now."""
-        last = max(self._unwritten, default=None)
-        if last is None:
+        if self._unwritten:
+            self._unwritten[max(self._unwritten)].append(then)
+        else:
             then(None, now_us)
-            return
-        before = self._unwritten[last]
-
-        def both(error: PoeError | None, now_us: int) -> None:
-            before(error, now_us)
-            then(error, now_us)
-
-        self._unwritten[last] = both
 
     def written(self, number: int, now_us: int) -> None:
         """Note that a message is written."""
         self._closed_until_us = 0
-        self._unwritten.pop(number, _nothing)(None, now_us)
+        for then in self._unwritten.pop(number, ()):
+            then(None, now_us)
 
     def write_failed(self, number: int, error: PoeError, now_us: int) -> None:
         """Note that a message cannot be written: nothing is taken for a while."""
@@ -91,7 +85,8 @@ class LogWriter:
         self._counts["writes failed"] += 1
         self._closed_until_us = now_us + CLOSED_US
         self._compaction.fail()
-        self._unwritten.pop(number, _nothing)(error, now_us)
+        for then in self._unwritten.pop(number, ()):
+            then(error, now_us)
 
     def is_closed(self, now_us: int) -> bool:
         """Return whether nothing is to be taken, since it could not be written a while ago."""
@@ -163,11 +158,6 @@ class LogWriter:
     def _write_message(self, message: bytes, then: Then | None) -> None:
         self._writes_count += 1
         if then is not None:
-            self._unwritten[self._writes_count] = then
+            self._unwritten[self._writes_count] = [then]
         self._compaction.wrote(len(message))
         self._emit(Write(self._writes_count, message))
-
-
-def _nothing(error: PoeError | None, now_us: int) -> None:
-    """Do what is to be done when a message is written of which nobody waits."""
-    del error, now_us

@@ -773,11 +773,12 @@ class BestEffortQueue:
         """Do what time has brought."""
         for spread in list(self._spreads.values()):
             self._ask(spread, now_us)
+        if self._collect_due_us is not None and self._collect_due_us <= now_us:
+            self._collect(now_us)
+        # The log does not know yet what is done by that, so that it is for the next collection.
         for share in self._shares.values():
             share.expire(now_us)
         self._recovery.tick(now_us)
-        if self._collect_due_us is not None and self._collect_due_us <= now_us:
-            self._collect(now_us)
         if self._restore_due_us is not None and self._restore_due_us <= now_us:
             self._restore(now_us)
         if self._trust.due_us is not None and self._trust.due_us <= now_us:
@@ -1030,16 +1031,21 @@ class BestEffortQueue:
         """
         self._collect_due_us = None
         streams, self._done = self._done, set()
-        done = {stream: self._done_of(stream) for stream in streams}
-        self._log.when_written(lambda _, now_us: self._drop_done(done, now_us), now_us)
+        done = {
+            stream: ranges
+            for stream in streams
+            if (ranges := intersect(self._done_of(stream), self.copies.held(stream)))
+        }
+        if done:
+            self._log.when_written(lambda _, now_us: self._drop_done(done, now_us), now_us)
         if self._let_go and self._nowhere_due_us <= now_us:
             self._nowhere_due_us = now_us + RESTORE_LOOK_US
             self._pass_over(now_us)
 
     def _drop_done(self, was_done: Mapping[StreamId, list[Bounds]], now_us: int) -> None:
         for stream, ranges in was_done.items():
-            # There may be one more group meanwhile.
-            done = intersect(intersect(ranges, self._done_of(stream)), self.copies.held(stream))
+            # There may be one more group meanwhile, and some of it be held no more.
+            done = covered((ranges, self._done_of(stream), self.copies.held(stream)), 3)
             for bounds in done:
                 self._drop(stream, *bounds, now_us)
             if done:

@@ -133,6 +133,27 @@ def test_what_is_done_is_handed_out_by_nobody_while_that_is_being_written():
     assert nodes[0].copies.messages_count == nodes[1].copies.messages_count == 0
 
 
+def test_what_time_has_ended_is_held_until_that_is_written():
+    """It is collected at the next time: at this one the log does not know of it yet."""
+    nodes = persistent(1, copies=1)
+    nodes.make_group(0, attempts_max=1, on_dead="drop", lease_s=10.0)
+    nodes.make_group(0, "other")
+    nodes.put(0, FEW[:1])
+    nodes.wait(1)
+    nodes.take(0)
+    nodes.wait(9.5)
+    other = next(each for each in nodes[0].groups() if each.name == "other")
+    nodes[0].make_group(other.deleted(nodes.now_us), nodes.now_us)
+    nodes.collect()
+    nodes.is_writing_by_hand = True
+    nodes.now_us += SECOND_US
+    nodes[0].tick(nodes.now_us)
+    assert nodes[0].known("work")[StreamId(*nodes.refs[0])].done
+    assert nodes[0].copies.messages_count == 1
+    write_no_more_by_hand(nodes)
+    assert nodes[0].copies.messages_count == 0
+
+
 def test_at_most_once_is_not_lost_where_it_cannot_be_written_that_it_is_handed_out():
     nodes = by_hand(1, copies=1)
     nodes.make_group(0, delivery="at-most-once")
@@ -428,6 +449,18 @@ def test_nothing_is_let_go_before_all_is_written_anew_though_a_write_failed_mean
     while isinstance(effects[0], Write):
         writer.written(effects.pop(0).number, 1)
         assert len({type(each) for each in effects}) == 1  # nothing to write is left at a trim
+
+
+def test_whatever_waits_for_one_message_is_done_when_that_is_written():
+    """A disk stands still for minutes; others say meanwhile what they have done."""
+    heard, waiting = [], 2000
+    writer = LogWriter(lambda _: None, is_there=True)
+    writer.write(Dropped(StreamId(*node_ref(1)), ((0, 1),)), lambda *_: heard.append(-1))
+    for number in range(waiting):
+        writer.when_written(lambda *_, number=number: heard.append(number), 1)
+    assert heard == []
+    writer.written(1, 2)
+    assert heard == list(range(-1, waiting))
 
 
 def test_what_a_node_was_told_by_one_that_is_gone_it_knows_after_a_restart():
