@@ -369,6 +369,9 @@ class Queues(GenServer):
         self.monitor(ref)
         self._refs[name], self._names[ref] = ref, name
         self._table.add(name, ref)
+        if self._live and not record.persist and (self._is_leaving or self._leaver is not None):
+            # Clients are served until their connections end: this queue, too, is to hold nothing.
+            self.cast(ref, HandOver(_HAND_OVER_S))
 
     def _ended(self, ref: ActorRef, reason: object) -> None:
         name = self._forget(ref)

@@ -111,16 +111,18 @@ def test_a_node_that_is_stopped_leaves_and_joins_again_as_the_same(cluster, tmp_
     assert states(a)["b"] == ("joined", "live")
 
 
-def test_what_is_put_at_a_node_that_is_about_to_leave_is_on_others(cluster):
+@pytest.mark.parametrize("queue", ["jobs", "new"])
+def test_what_is_put_at_a_node_that_is_about_to_leave_is_on_others(cluster, queue):
     """Its clients are served until their connections end; the others hear of it until then."""
     a, b = cluster("a", "b")
     wait_for_live(2, a, b)
     put(b, "jobs", b"before", copies=1)
     a.system.call(QUEUES, ClusterRequest("leave", {}))
-    assert put(a, "jobs", b"after", copies=1)["copies"] == 1
+    assert put(a, queue, b"after", copies=1)["copies"] == 1
+    assert b"after" in held(b, queue)
     a.stop()
     wait_until(lambda: states(b)["a"] == ("left", "down"), 5)
-    assert {*held(b, "jobs")} == {b"before", b"after"}
+    assert {*held(b, "jobs"), *held(b, queue)} == {b"before", b"after"}
 
 
 def test_a_stop_that_is_interrupted_while_it_leaves_the_cluster_releases_the_folder(cluster):
