@@ -362,7 +362,7 @@ class Logs(GenServer):
         if live < properties.replicas:
             raise TooFewNodes(properties.replicas, live)
         if not state.leader:
-            raise NoQuorum("the topics of the cluster")  # noqa: TRY003 - what it is about
+            raise NoQuorum(key)
         own = properties.as_map()
         own["count_limit"] = properties.count_limit or self._parts.count_limit
         own["size_limit"] = properties.size_limit or self._parts.size_limit
