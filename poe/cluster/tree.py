@@ -97,7 +97,9 @@ def cluster_spec(parts: ClusterParts, fabric: Sequence[ChildSpec]) -> ChildSpec:
         ChildSpec(id=MEMBERS, actor=MembersActor, args=(members,), name=MEMBERS),
         *fabric,
         dynamic_supervisor(QUEUE_SUP, template),
-        ChildSpec(id=QUEUES, actor=Queues, args=(queues,), name=QUEUES),
+        # Its end waits for what it is at, which may take all of the time that the node has to stop;
+        # to leave takes a moment. Who has not left by then is seen to be down.
+        ChildSpec(id=QUEUES, actor=Queues, args=(queues,), name=QUEUES, shutdown_s=1.0),
     ]
     flags = SupervisorFlags(strategy=Strategy.ONE_FOR_ALL, intensity=5, period_s=10)
     return supervisor_spec(CLUSTER_SUP, flags, children)

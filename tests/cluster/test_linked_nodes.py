@@ -16,8 +16,10 @@ from poe.cluster.fabric.interface import Published
 from poe.cluster.identity import NodeRef
 from poe.cluster.node_frames import encode_records
 from poe.cluster.queue_record import TIME_MAX_US, QueueRecord
+from poe.cluster.queues import Queues
 from poe.errors import (
     ActorDead,
+    CallTimeout,
     CorruptIdentity,
     ForeignCluster,
     IdentityConflict,
@@ -138,6 +140,20 @@ def test_a_stop_that_is_interrupted_while_it_leaves_the_cluster_releases_the_fol
         node.stop()
     node.start()
     assert node.topics() == []
+
+
+@pytest.mark.slow
+def test_a_node_whose_queues_are_busy_for_long_is_stopped_all_the_same(cluster, monkeypatch):
+    """They are at work until others answer, or a disk does, and hear of the end behind that."""
+    (node,) = cluster("a")
+
+    async def wait(queues):
+        await queues.sleep(60.0)
+
+    monkeypatch.setattr(Queues, "_status", wait)
+    with pytest.raises(CallTimeout):
+        node.system.call(QUEUES, ClusterRequest("cluster", {}), timeout_s=0.1)
+    node.stop()
 
 
 def test_of_the_groups_of_a_queue_those_are_told_that_may_be_known_of(cluster, tmp_path):
