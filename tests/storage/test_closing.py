@@ -8,7 +8,6 @@ import pytest
 
 from poe.storage import SegmentOptions, Store
 from poe.storage.formats.record import decode_records
-from poe.storage.store import closing
 from poe.storage.store import store as store_module
 from tests.storage.faulty_files import FaultyFiles
 from torture.layers.crash_state import after_power_cut
@@ -240,30 +239,6 @@ def test_in_several_threads_the_segments_of_a_topic_end_in_their_order():
     assert content_of(Store.open(files)) == {
         topic: [*EXPECTED[topic], topic, b"2"] for topic in TOPICS
     }
-
-
-def test_of_many_topics_some_end_while_the_locks_of_others_go(monkeypatch):
-    """Each has ended, durably, and is noted to have, before its own locks go."""
-    monkeypatch.setattr(closing, "_TOPICS_AT_ONCE", 3)
-    memory, done = MemoryFiles(), []
-    watched = WatchedFiles(memory, lambda _: None, lambda each, _: done.append(each[:2]))
-    watched.unlink_threads = 4
-    store = filled(watched)
-    done.clear()
-    store.close()
-    assert done.count(("sync_all", "")) == 1 + 7
-    for topic in TOPICS:
-        of_topic = [
-            (at, operation, path.rpartition("_")[2])
-            for at, (operation, path) in enumerate(done)
-            if path.startswith(f"topics/{topic.decode()}/")
-        ]
-        written = max(at for at, *each in of_topic if each == ["write_at", "sum"])
-        unlocked = [at for at, *each in of_topic if each == ["unlink", "lock"]]
-        assert len(unlocked) == 2
-        synced = done.index(("sync_all", ""), written)
-        assert min(unlocked) > done.index(("write_at", "store.meta"), synced)
-    assert content_of(Store.open(memory)) == EXPECTED
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -1,11 +1,11 @@
-"""Closes many segments at once: a sync or two of the whole disk do for thousands of topics.
+"""Closes many segments at once: two syncs of the whole disk do for all what several do for each.
 
-That segments have ended is noted before their locks go: a start after a kill in between finds each
-topic closed or left open, and looks into none.
+That segments have ended is noted before the first lock goes: a start after a kill in between finds
+each topic closed or left open, and looks into none.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, groupby
 
@@ -15,9 +15,6 @@ from poe.storage.formats.sum_file import SumState
 from poe.storage.segment.segment import Segment
 from poe.storage.shared_sync import SharedSync
 
-_TOPICS_AT_ONCE = 10_000
-"""So many end with a sync of theirs; the locks of those before go meanwhile."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -26,8 +23,7 @@ def close_together(
 ) -> None:
     """Seal segments, make them durable and unlock them, those of a topic oldest first.
 
-    The locks are removed in so many threads: each waits for the journal of the file system, and
-    others' ends are written meanwhile.
+    The locks are removed in so many threads: each waits for the journal of the file system.
 
     What that fails for stays as locked as it is: its own `close` tries again, and tells why not.
     """
@@ -36,37 +32,27 @@ def close_together(
         return
     if not shared.sync_all():
         return
-    topics = [list(each) for _, each in groupby(sealed, _folder)]
-    with ThreadPoolExecutor(threads) as pool:
-        unlocking = []
-        for first in range(0, len(topics), _TOPICS_AT_ONCE):
-            ended = _end(shared, topics[first : first + _TOPICS_AT_ONCE], meta)
-            shares = [ended[each::threads] for each in range(threads)]
-            unlocking += [pool.submit(_unlock, share) for share in shares]
-        for each in unlocking:
-            each.result()  # a failure is raised here
-
-
-def _end(shared: SharedSync, topics: list[list[Segment]], meta: StoreMeta) -> list[list[Segment]]:
-    """Say durably that segments end here, and note it; return those of which that is done."""
-    ended = [list(_write_ends(topic)) for topic in topics]
-    # That a segment ends here may be on the disk only when all of it is, and noted behind that.
+    # That a segment ends here may be on the disk only when all of it is.
+    ended = _end(sealed)
     if not shared.sync_all():
-        return []
+        return
     with meta.together():
-        return [
-            [segment for segment, sums in topic if segment.durability.note_behind_sync(sums)]
-            for topic in ended
-        ]
+        noted = [each for each, sums in ended if each.durability.note_behind_sync(sums)]
+    topics = [list(each) for _, each in groupby(noted, _folder)]
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(_unlock, [topics[first::threads] for first in range(threads)]):
+            pass  # a failure is raised here
 
 
-def _write_ends(topic: list[Segment]) -> Iterator[tuple[Segment, SumState | None]]:
-    """Write that segments end here; tell of those that took it, with their sums."""
-    for segment in topic:
+def _end(sealed: list[Segment]) -> list[tuple[Segment, SumState | None]]:
+    """Write that segments end here; return those that took it, with their sums."""
+    ended = []
+    for segment in sealed:
         try:
-            yield segment, segment.durability.end_behind_sync()
+            ended.append((segment, segment.durability.end_behind_sync()))
         except StorageError as error:
             _log.info("segment %s is closed by itself: %s", segment.path, error)
+    return ended
 
 
 def _folder(segment: Segment) -> str:
