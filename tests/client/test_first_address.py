@@ -1,6 +1,7 @@
 """Which of the addresses of a name is connected to, and what is left of the others."""
 
 import asyncio
+import itertools
 import socket
 from contextlib import closing, suppress
 
@@ -99,7 +100,10 @@ def test_who_is_cancelled_at_any_moment_leaves_nothing_open(made, loop_factory):
         asyncio.Runner(loop_factory=loop_factory) as runner,
     ):
         port = server.getsockname()[1]
-        assert {runner.run(cancel_behind(turns)) for turns in range(40)} == {False, True}
+        turns = itertools.count()
+        made_it = [runner.run(cancel_behind(next(turns))) for _ in range(40)]
+        while True not in made_it:  # on a busy machine, to connect takes more turns
+            made_it.append(runner.run(cancel_behind(next(turns))))
         runner.run(asyncio.sleep(0))
         assert [each for each in made if each.fileno() >= 0] == []
 

@@ -47,7 +47,10 @@ class Peer:
         """Return exactly `size` bytes."""
         data = b""
         while len(data) < size:
-            piece = self._connection.recv(size - len(data))
+            try:
+                piece = self._connection.recv(size - len(data))
+            except ConnectionResetError:  # it was closed with an answer in it
+                piece = b""
             if not piece and not self._is_asked:
                 raise OnlyLooked
             if not piece:
