@@ -199,7 +199,7 @@ class Service:
         # second signal.
         self._starter.join()
         # To look for cycles in what is there, again and again and once more at the very end, would
-        # take a quarter of the time in which ten thousand topics stop.
+        # take more than a fifth of the time in which ten thousand topics stop.
         gc.disable()
         gc.freeze()
         try:

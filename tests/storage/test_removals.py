@@ -179,6 +179,20 @@ CHANGES = {
 }
 
 
+def die_behind(disk, step):
+    """Have each change behind so many fail; return the list of those that will have been tried."""
+    tried: list[str] = []
+
+    def failing(operation):
+        if operation.name in CHANGES:
+            tried.append(operation.name)
+            if len(tried) > step:
+                raise OSError(errno.EIO, "the process is dead")
+
+    disk.failing = cast("Any", failing)
+    return tried
+
+
 @pytest.mark.parametrize("is_power_cut", [False, True])
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_step_is_the_last_no_removal_is_forgotten_and_none_invented(seed, is_power_cut):
@@ -191,15 +205,7 @@ def test_whatever_step_is_the_last_no_removal_is_forgotten_and_none_invented(see
         store.topics[b"t"][-1].seal()
         for segment in store.topics[b"t"]:
             segment.close()
-        count = [0]
-
-        def failing(operation, count=count, step=step):
-            if operation.name in CHANGES:
-                count[0] += 1
-                if count[0] > step:
-                    raise OSError(errno.EIO, "the process is dead")
-
-        disk.failing = cast("Any", failing)
+        die_behind(disk, step)
         has_died = True
         try:
             destroy(store, 0, 1)
@@ -526,22 +532,14 @@ def test_a_start_that_ends_early_leaves_it_unknown(left_by):
             disk.memory.unlink(REMOVED_FILE)
         if left_by == "the original":
             disk.memory.unlink(META_FILE)
-        count = [0]
-
-        def failing(operation, count=count, step=step):
-            if operation.name in CHANGES:
-                count[0] += 1
-                if count[0] > step:
-                    raise OSError(errno.EIO, "the process is dead")
-
-        disk.failing = cast("Any", failing)
+        tried = die_behind(disk, step)
         with contextlib.suppress(PoeError):
             Store.open(disk.files())
         disk.failing = cast("Any", lambda _: None)
         disk.kill()
         store = Store.open(disk.files())
         assert store.removals.unknown_high >= extents[-1][1], step
-        if count[0] <= step:
+        if len(tried) <= step:
             break
         step += 1
     assert step > 5

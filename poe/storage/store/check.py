@@ -139,12 +139,18 @@ def check_events(files: Files) -> Iterator[str]:
             unread.add(topic)
 
 
+def _read(files: Files, name: str, magic: bytes) -> tuple[bytes | None, FileHeader | None]:
+    """Return a file of the store, None where there is none, and what its header says."""
+    with reading(name):
+        file = open_maybe(files, name)
+        content = None if file is None else file.read_at(file.size(), 0)
+    return content, FileHeader.decode(content or b"", name, magic)
+
+
 def _read_meta(files: Files) -> tuple[bytes, FileHeader | None]:
     """Return the events of the store, b"" where there are none, and what their header says."""
-    with reading(META_FILE):
-        file = open_maybe(files, META_FILE)
-        content = b"" if file is None else file.read_at(file.size(), 0)
-    return content, FileHeader.decode(content, META_FILE, META_MAGIC)
+    content, header = _read(files, META_FILE, META_MAGIC)
+    return content or b"", header
 
 
 def _events(files: Files) -> list[Event]:
@@ -190,17 +196,15 @@ def check_properties(files: Files) -> Iterator[str]:
         FormatNotSupported: a newer version has written it.
         ReadFailed: the file cannot be read.
     """
-    with reading(PROPERTY_FILE):
-        file = open_maybe(files, PROPERTY_FILE)
-        content = b"" if file is None else file.read_at(file.size(), 0)
-    header = FileHeader.decode(content, PROPERTY_FILE, PROPERTY_MAGIC)
-    if file is not None and header is None:
+    content, header = _read(files, PROPERTY_FILE, PROPERTY_MAGIC)
+    if content is None:
+        if _last_start(files).has_properties and not _is_after_power_cut(files):
+            yield f"{PROPERTY_FILE} is lost, and with it the properties of all topics"
+    elif header is None:
         yield f"the header of {PROPERTY_FILE} is damaged; the next start makes it anew"
-    elif header is not None and not _is_after_power_cut(files):
+    elif not _is_after_power_cut(files):
         for hole in find_notes(content[FILE_HEADER_BYTES:], header.store_id).holes:
             yield damage_text(*hole)
-    elif file is None and _last_start(files).has_properties and not _is_after_power_cut(files):
-        yield f"{PROPERTY_FILE} is lost, and with it the properties of all topics"
 
 
 def check_removals(files: Files) -> Iterator[str]:
@@ -210,13 +214,10 @@ def check_removals(files: Files) -> Iterator[str]:
         FormatNotSupported: a newer version has written them.
         ReadFailed: the file cannot be read.
     """
-    with reading(REMOVED_FILE):
-        file = open_maybe(files, REMOVED_FILE)
-        content = b"" if file is None else file.read_at(file.size(), 0)
-    header = FileHeader.decode(content, REMOVED_FILE, REMOVED_MAGIC)
+    content, header = _read(files, REMOVED_FILE, REMOVED_MAGIC)
     store = _read_meta(files)[1]
     loss = "what was deleted before is not known any more"
-    if file is None:
+    if content is None:
         if _last_start(files).has_notes:
             yield f"{REMOVED_FILE} is lost: {loss}"
     elif header is None or store is None or header.store_id != store.store_id:
