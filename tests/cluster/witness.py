@@ -56,7 +56,8 @@ class Witness:
         self._lives = {node.name: 1 for node in nodes}
         self._ops = itertools.count(1)
         self._names: dict[tuple[bytes, int], str] = {}
-        self._clients: list[threading.Thread] = []
+        self._producers: list[threading.Thread] = []
+        self._workers: list[threading.Thread] = []
         self.is_enough = threading.Event()
         """Whether producers are to end."""
         self._is_over = threading.Event()
@@ -117,7 +118,7 @@ class Witness:
             self._put(node, socket, client, count, None)
             self.is_enough.wait(pause_s)
 
-        self._run(client, self.is_enough, lambda: connect(node), put)
+        self._producers.append(self._run(client, self.is_enough, lambda: connect(node), put))
 
     def work(self, node: RunningNode, limit: int = 20, hold_s: float = 0) -> None:
         """Have a client take jobs from a node and acknowledge them, until the end.
@@ -125,18 +126,22 @@ class Witness:
         While there are producers it holds jobs for `hold_s` before it does so.
         """
         worker = Worker(self, node, limit, hold_s)
-        self._run(worker.client, self._is_over, lambda: self.member(node), worker.take)
+        self._workers.append(
+            self._run(worker.client, self._is_over, lambda: self.member(node), worker.take)
+        )
 
     def end_puts(self) -> None:
-        """End all producers; workers go on."""
+        """End all producers, with what they are putting just now; workers go on."""
         self.is_enough.set()
+        for producer in self._producers:
+            producer.join()
 
     def stop(self) -> None:
         """End all clients; raise what should not have happened to one."""
-        self.is_enough.set()
+        self.end_puts()
         self._is_over.set()
-        for client in self._clients:
-            client.join()
+        for worker in self._workers:
+            worker.join()
         if self.errors:
             raise self.errors[0]
 
@@ -158,7 +163,7 @@ class Witness:
         end: threading.Event,
         enter: Callable[[], Any],
         act: Callable[[Any], None],
-    ) -> None:
+    ) -> threading.Thread:
         """Have a thread that does something again and again, with a new socket after an error."""
 
         def run() -> None:
@@ -174,8 +179,8 @@ class Witness:
                     return
 
         thread = threading.Thread(target=run, name=name)
-        self._clients.append(thread)
         thread.start()
+        return thread
 
     def _put(
         self, node: RunningNode, socket: Socket, client: str, count: int, copies: int | None

@@ -775,18 +775,24 @@ class NatsEngine:
         )
 
     async def _lead(self, stream: str, node: str) -> None:
-        state = await self._stream_state(stream, ADMIN_S)
-        if state.replicas.get(node, -1) < 0:
-            raise UnknownNode(node)
+        """Have a node lead, and wait for who is elected meanwhile, which may know nothing of it."""
         subject = STEP_DOWN + self._names.stream(stream)
+        preferred = {"placement": {"preferred": node}}
+        loop = asyncio.get_running_loop()
+        heard_by_s = loop.time() + TRY_S  # who has been elected just now has heard of nobody yet
         try:
             async with asyncio.timeout(ADMIN_S):
-                while state.leader != node:
-                    # Whoever is elected meanwhile may have heard nothing of it.
-                    await self._api(subject, {"placement": {"preferred": node}}, stream)
-                    await asyncio.sleep(_LEAD_LOOK_S)
+                while True:
                     with contextlib.suppress(NoQuorum):
                         state = await self._stream_state(stream, ADMIN_S)
+                        if state.leader == node:
+                            return
+                        if state.replicas.get(node, -1) >= 0:
+                            heard_by_s = loop.time() + TRY_S
+                            await self._api(subject, preferred, stream)
+                        elif node not in state.replicas or loop.time() > heard_by_s:
+                            raise UnknownNode(node)
+                    await asyncio.sleep(_LEAD_LOOK_S)
         except TimeoutError:
             raise NoQuorum(stream) from None
 

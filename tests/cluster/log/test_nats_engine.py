@@ -31,6 +31,7 @@ from poe.errors import (
     CatalogChangedMeanwhile,
     LogEngineUnfit,
     NoQuorum,
+    PoeError,
     TooFewNodes,
     UnknownNode,
     UnknownStream,
@@ -430,6 +431,21 @@ def test_what_is_there_and_who_leads_it_is_told(engines):
     victim.kill_server()
     wait_until(lambda: known_nodes(a).get(victim.name) is False, PATIENCE_S)
     wait_until(lambda: a.replicas("s").get(victim.name) == -1, PATIENCE_S)
+
+
+def test_who_leads_is_changed_though_nobody_does_just_now(engines):
+    """While one is elected nobody leads, and who has just been elected has heard of nobody yet."""
+    a, b, _ = engines
+    for name in "bca" * 2:
+        told: list[PoeError | None] = []
+        a.engine.lead("s", name, told.append)
+        while not told:
+            assert isinstance(b.call(partial(b.engine.lead, "s", "nobody")), UnknownNode)
+        assert told == [None]
+    victim = next(node for node in engines if node not in (a, engines.leader("s")))
+    victim.kill_server()
+    wait_until(lambda: a.replicas("s").get(victim.name) == -1, PATIENCE_S)
+    assert isinstance(a.call(partial(a.engine.lead, "s", victim.name)), UnknownNode)
 
 
 def test_a_cluster_grows_from_one_node_which_alone_agrees_with_nobody(nats_program, tmp_path):
