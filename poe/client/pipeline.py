@@ -144,8 +144,9 @@ class Pipeline(asyncio.BufferedProtocol):
         while self._waiters:
             waiter, _ = self._waiters.popleft()
             if not waiter.done():
-                msg = f"{self._closed_because}; the request may have been done"
-                waiter.set_exception(ConnectionClosed(msg))
+                # A server that has said why it closes has read nothing behind that.
+                doubt = "" if self._last_words else "; the request may have been done"
+                waiter.set_exception(ConnectionClosed(f"{self._closed_because}{doubt}"))
         self._update_ready()
 
     def _update_ready(self) -> None:

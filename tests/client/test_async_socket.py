@@ -245,6 +245,18 @@ async def test_server_that_refuses_the_connection_is_heard():
             await client.write("t", [b"m"])
 
 
+async def test_a_request_behind_the_last_words_of_a_server_has_not_been_done():
+    def script(peer: Peer) -> None:
+        peer.send_error(403, "Overloaded", "node is full", limit="connections_max", value=9)
+        peer.receive()
+
+    async with connected(script) as client:
+        while not client._pipeline._last_words:  # noqa: ASYNC110, SLF001 - till it came
+            await asyncio.sleep(0)
+        with pytest.raises(ConnectionClosed, match=r"node is full$"):
+            await client.write("t", [b"m"])
+
+
 async def test_follow_reads_on_from_the_last_pointer_and_waits_at_the_end():
     def script(peer: Peer) -> None:
         assert peer.receive() == (0, pointer_body(0) + b"\0\0\0\x02t")
