@@ -49,7 +49,7 @@ _UNITS_US = 1_000_000
 """How often new topics and partitions are looked for."""
 _RETRY_S = 1.0
 """Pause before what a disk has refused is tried again."""
-_LATE_S = 2.0
+_LATE_S = 0.5
 """Where its alarm is so late a group was held up, by its disk maybe, and has heard nobody."""
 _DEADLINE = object()
 
@@ -119,8 +119,6 @@ class Group(GenServer):
         self._units_at_us = 0
         self._units_version = 0, 0
         self._alarm = AlarmClock(self, _DEADLINE)
-        self._excuse_us = 0
-        """Until then nobody is excused again."""
         self._heartbeats: dict[bytes, tuple[Call, _Heartbeat]] = {}
 
     def describe_role(self) -> str:
@@ -276,9 +274,7 @@ class Group(GenServer):
         now_us = self._clock.now_us()
         if self._alarm.rings_within(-_LATE_S):
             self._alarm.rang()
-            if now_us >= self._excuse_us:  # else who is gone would stay as long as it is held up
-                self._state.excuse(now_us)
-                self._excuse_us = now_us + round(2e6 * self._state.definition.options.session_s)
+            self._state.excuse(now_us)
         return now_us
 
     def _is_to_look(self, now_us: int) -> bool:

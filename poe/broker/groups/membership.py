@@ -69,12 +69,14 @@ class MemberInfo:
 class Member:
     """A member as it is now; what it said of itself, and when it is one no more."""
 
-    __slots__ = ("deadline_us", "info", "joined_us")
+    __slots__ = ("deadline_us", "info", "is_excused", "joined_us")
 
     def __init__(self, info: MemberInfo, joined_us: int, deadline_us: int) -> None:
         self.info = info
         self.joined_us = joined_us
         self.deadline_us = deadline_us
+        self.is_excused = False
+        """Whether it was excused, and nothing was heard of it since."""
 
 
 class Membership:
@@ -134,7 +136,19 @@ class Membership:
         """
         found = self.get(member)
         found.deadline_us = now_us + self._session_us
+        found.is_excused = False
         return found
+
+    def excuse(self, now_us: int) -> list[bytes]:
+        """Count as heard of now who was heard of since it was excused last; return who that is.
+
+        Of the others nothing may ever be heard: they would stay as long as nobody can be.
+        """
+        excused = [each for each in self if not each.is_excused]
+        for found in excused:
+            found.deadline_us = now_us + self._session_us
+            found.is_excused = True
+        return [found.info.id for found in excused]
 
     def join(self, info: MemberInfo, now_us: int) -> bytes | None:
         """Take a member in, or what it says of itself anew; return the one that it replaces.

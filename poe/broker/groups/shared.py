@@ -362,11 +362,12 @@ class Shared:
             lease.deadline_us = max(lease.deadline_us, until_us)
         return lost
 
-    def excuse(self, now_us: int) -> None:
-        """Hold all leases as if they began now: nobody could say that they are worked on."""
+    def excuse(self, members: Iterable[bytes], now_us: int) -> None:
+        """Have members hold what they do as if it began now: they could not say that they work."""
         until_us = now_us + round(self._definition.options.lease_s * 1e6)
-        for lease in self._leases.values():
-            lease.deadline_us = max(lease.deadline_us, until_us)
+        for member in members:
+            for lease in self._hands[member].leases.values():
+                lease.deadline_us = max(lease.deadline_us, until_us)
 
     @property
     def is_any_dying(self) -> bool:

@@ -256,11 +256,13 @@ class GroupState:
         self._members.hear(member, now_us)
 
     def excuse(self, now_us: int) -> None:
-        """Count all members as heard of, and what they hold as worked on: nobody could be heard."""
-        for member in self._members:
-            self._members.hear(member.info.id, now_us)
+        """Count members as heard of, and what they hold as worked on: nobody could be heard.
+
+        Not those of whom nothing was heard since the last time.
+        """
+        members = self._members.excuse(now_us)
         if isinstance(self._progress, Shared):
-            self._progress.excuse(now_us)
+            self._progress.excuse(members, now_us)
 
     def leave(self, member: bytes, now_us: int) -> None:
         """Let a member go; what it had is handed on at once.

@@ -616,6 +616,31 @@ def test_a_group_that_is_held_up_again_and_again_finds_out_who_is_gone(queue):
     assert queue.describe()["members"] == []
 
 
+def test_a_group_that_is_held_up_again_and_again_keeps_who_was_heard_of_in_between(queue):
+    queue.put(1)
+    queue.join(ANN, session_s=10, lease_s=10)
+    lease, _ = queue.ask(ANN, limit=1)
+    for _ in range(3):
+        queue.sim.system.suspend("group workers")
+        queue.sim.advance(15)
+        queue.sim.system.resume("group workers")
+        queue.sim.advance(0)
+        queue.ask(ANN)
+    assert queue.ask(ANN, limit=0, done=[Done(lease.id)])[0].lost == ()
+
+
+@pytest.mark.parametrize("late_s", [0.6, 1.9])
+def test_a_group_that_was_held_up_for_just_longer_than_a_session_takes_nobody_for_silent(
+    queue, late_s
+):
+    queue.join(ANN, session_s=10)
+    queue.sim.system.suspend("group workers")
+    queue.sim.advance(10 + late_s)
+    queue.sim.system.resume("group workers")
+    queue.sim.advance(0)
+    assert len(queue.describe()["members"]) == 1
+
+
 def test_who_gets_nothing_is_told_what_keeps_it_back(queue):
     queue.join(ANN, leases_max=1)
     assert queue.ask(ANN)[0].why == ""  # there is nothing
