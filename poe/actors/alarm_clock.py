@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable
-from typing import cast
+from typing import Final, cast
 from weakref import proxy
 
 from poe.actors.gen_server import GenServer
 from poe.actors.server_cell import cell_of_actor
 from poe.actors.timer_queue import Timer
+
+_LATE_S: Final = 0.5
 
 
 class AlarmClock:
@@ -27,6 +29,13 @@ class AlarmClock:
     def rings_within(self, wait_s: float) -> bool:
         """Return whether it rings in so long at the latest, as it is set now."""
         return self._due_s <= self._monotonic_s() + wait_s
+
+    def is_late(self) -> bool:
+        """Return whether it should have rung a while ago.
+
+        Its actor was held up then, with all its node maybe, and has heard nobody meanwhile.
+        """
+        return self._due_s <= self._monotonic_s() - _LATE_S
 
     def ring_after(self, wait_s: float) -> None:
         """Ring after so long, unless it does so before."""

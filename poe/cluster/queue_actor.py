@@ -234,9 +234,10 @@ class QueueActor(GenServer):
         if message is not _TICK:
             super().handle_info(message)
             return
+        now_us = self._now_us()
         self._alarm.rang()
         # Most often what it was armed for has happened since.
-        now_us, due_us = self._now_us(), self._queue.next_deadline_us()
+        due_us = self._queue.next_deadline_us()
         if due_us is not None and due_us <= now_us:
             self._queue.tick(now_us)
             self._settle()
@@ -403,4 +404,9 @@ class QueueActor(GenServer):
             self._alarm.ring_after(max(due_us - self._now_us(), _TICK_MIN_US) / _US)
 
     def _now_us(self) -> int:
-        return self._parts.clock_offset_us + int(self.monotonic_s() * _US)
+        """Return the time; after it was held up, nobody is taken for silent who was not heard."""
+        now_us = self._parts.clock_offset_us + int(self.monotonic_s() * _US)
+        if self._alarm.is_late():
+            self._alarm.rang()
+            self._queue.excuse(now_us)
+        return now_us

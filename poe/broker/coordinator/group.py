@@ -49,8 +49,6 @@ _UNITS_US = 1_000_000
 """How often new topics and partitions are looked for."""
 _RETRY_S = 1.0
 """Pause before what a disk has refused is tried again."""
-_LATE_S = 0.5
-"""Where its alarm is so late a group was held up, by its disk maybe, and has heard nobody."""
 _DEADLINE = object()
 
 
@@ -272,7 +270,7 @@ class Group(GenServer):
     def _now_us(self) -> int:
         """Return the time; after it was held up, nobody is taken for silent who was not heard."""
         now_us = self._clock.now_us()
-        if self._alarm.rings_within(-_LATE_S):
+        if self._alarm.is_late():
             self._alarm.rang()
             self._state.excuse(now_us)
         return now_us

@@ -546,6 +546,11 @@ class GroupShare:
             self._effects += self._borrowing.settle(now_us, is_idle=is_idle)
         self._go_on(now_us)
 
+    def excuse(self, now_us: int) -> None:
+        """Count members and nodes as heard of, and what they hold as worked on, as a group does."""
+        self._is_due_known = False
+        self._state.excuse(now_us)
+
     def next_deadline_us(self) -> int | None:
         """Return when to call `expire` next."""
         if not self._is_due_known:

@@ -789,6 +789,11 @@ class BestEffortQueue:
         self._effects.extend(self._gossip.check_hearsay(self._peers, now_us))
         self._settle(now_us)
 
+    def excuse(self, now_us: int) -> None:
+        """Count who takes from it as heard of: nobody could be heard."""
+        for share in self._shares.values():
+            share.excuse(now_us)
+
     def next_deadline_us(self) -> int | None:
         """Return when to call `tick` next; None: not before something else was called."""
         due_us = [each.next_deadline_us() for each in self._spreads.values()]
