@@ -6,7 +6,7 @@ do: who dies in between puts it once all the same. What is put, and on its disk,
 """
 
 import logging
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 from weakref import proxy
 
 from poe.actors import KILL, ActorRef, Call, Error, Exit, GenServer
@@ -55,6 +55,13 @@ _TRIM_COUNT: Final = 1000
 """Records of a segment that is still written to, from which on it is worth to begin another."""
 _LOOK = object()
 _MARK = object()
+
+
+class _PauseOver(NamedTuple):
+    """A topic that has refused what is due is to be tried again, if that is still waited for."""
+
+    waiting: Waiting
+    batch: Batch
 
 
 class Delayer(GenServer):
@@ -116,7 +123,7 @@ class Delayer(GenServer):
             case PutEnded(_, batch, Voided()):
                 waiting.voided(batch)
             case PutEnded(_, batch, PoeError() as error):
-                self._pause(waiting, batch, error)
+                self._pause(_PauseOver(waiting, batch), error)
             case Marked(_, done, failed, pointer):
                 for each in done:
                     waiting.release(each)
@@ -134,6 +141,10 @@ class Delayer(GenServer):
         elif message is _LOOK:
             self._alarm.rang()
             await self._look()
+        elif isinstance(message, _PauseOver):
+            if message.waiting is self._waiting:  # else the log was read again
+                message.waiting.refused(message.batch)
+                await self._go_on(message.waiting)
         elif isinstance(message, Exit):
             self._ended(message)
         else:
@@ -177,12 +188,17 @@ class Delayer(GenServer):
         assert ref is not None
         self._working[ref] = actor
 
-    def _pause(self, waiting: Waiting, batch: Batch, error: PoeError) -> None:
-        """Have a topic that refuses what is due tried again, after longer and longer pauses."""
-        pause_s = min(2 * self._pauses_s.get(batch.topic, _PAUSE_S / 2), _PAUSE_MAX_S)
-        self._pauses_s[batch.topic] = pause_s
-        waiting.refused(batch, self._wall.now_us() + round(pause_s * 1e6))
-        logger.error("what is due for topic %r is not put: %s", batch.topic, error)
+    def _pause(self, refused: _PauseOver, error: PoeError) -> None:
+        """Have a topic that refuses what is due tried again, after longer and longer pauses.
+
+        Until then it counts as being put onto. A time of the machine's would not do: after that was
+        set back, the pause would be longer by as much.
+        """
+        topic = refused.batch.topic
+        pause_s = min(2 * self._pauses_s.get(topic, _PAUSE_S / 2), _PAUSE_MAX_S)
+        self._pauses_s[topic] = pause_s
+        self.send_after(pause_s, refused)
+        logger.error("what is due for topic %r is not put: %s", topic, error)
 
     # ---- the log --------------------------------------------------------------------------------
 

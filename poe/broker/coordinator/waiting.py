@@ -91,7 +91,6 @@ class _Topic:
     begun: deque[Batch] = field(default_factory=deque)
     next_number: Number | None = None
     put: Batch | None = None
-    not_before_us: int = 0
     last_put_us: int = 0
     done: list[Entry] = field(default_factory=list)
     """Stored, but perhaps not on the disk yet."""
@@ -103,7 +102,7 @@ class _Topic:
         """When the next batch may be put; None while one is, or where there is none."""
         if self.put is not None or not (self.begun or self.entries):
             return None
-        return max(self.not_before_us, 0 if self.begun else due_us_of(self.entries[0]))
+        return 0 if self.begun else due_us_of(self.entries[0])
 
 
 class Waiting:
@@ -200,13 +199,12 @@ class Waiting:
             known.done_number = batch.number
         self._alarm(batch.topic, known)
 
-    def refused(self, batch: Batch, not_before_us: int) -> None:
-        """Hear that a batch could not be stored: it is tried again at a time.
+    def refused(self, batch: Batch) -> None:
+        """Hear that a batch could not be stored, and is to be tried again now.
 
         One that has a number stays as it is: the log may tell of it.
         """
         known = self._end(batch)
-        known.not_before_us = not_before_us
         if batch.number is None:
             self._give_back(batch, known)
         else:
@@ -222,7 +220,7 @@ class Waiting:
 
     def _end(self, batch: Batch) -> _Topic:
         known = self._topics[batch.topic]
-        known.put, known.not_before_us = None, 0
+        known.put = None
         return known
 
     def _give_back(self, batch: Batch, known: _Topic) -> None:

@@ -230,6 +230,16 @@ def test_a_topic_that_refuses_is_tried_again_and_others_go_on(sim, monkeypatch):
     assert jobs(sim) == [b"a", b"b", b"c"]
 
 
+def test_a_topic_that_refuses_is_tried_again_though_the_clock_is_set_back(sim, monkeypatch):
+    heal = refuse_puts(monkeypatch, "jobs")
+    put_later(sim, 1, b"a")
+    sim.advance(400)
+    sim.wall.offset_us -= 300_000_000
+    heal()
+    sim.advance(100)
+    assert jobs(sim) == [b"a"]
+
+
 def test_a_log_that_takes_no_note_puts_nothing_and_is_tried_again(sim, monkeypatch):
     put_later(sim, 1, b"a")
     heal = refuse_puts(monkeypatch, "poe.delayed")

@@ -89,10 +89,11 @@ def test_a_batch_has_as_many_bytes_as_it_may_have_or_one_record():
     assert found == [[0, 1], [2], [3], [4]]
 
 
-def test_what_is_refused_waits_until_it_is_tried_again():
+def test_what_is_refused_is_tried_again_with_what_is_due_by_then():
     waiting = filled((1, 1, 1), (2, 2, 1))
-    waiting.refused(waiting.take(1), 100)
-    assert waiting.next_us() == 100
+    refused = waiting.take(1)
+    assert waiting.take(100) is None
+    waiting.refused(refused)
     assert pointers(waiting.take(100)) == [1, 2]
 
 
@@ -101,7 +102,7 @@ def test_what_has_a_number_is_tried_again_as_it_is():
     batch = waiting.take(1)
     waiting.add(b"t", entry(1, 2, 1, 100))
     begun = Batch(b"t", batch.entries, Number(7, 0), is_written=False)
-    waiting.refused(begun, 100)
+    waiting.refused(begun)
     assert waiting.take(100) is begun
     waiting.voided(begun)
     again = waiting.take(100)
