@@ -29,6 +29,9 @@ DAMAGED: Final = "damaged"
 """In place of the mode of a group that cannot be read."""
 
 
+_NOTED_US: Final = 60_000_000
+"""A change is noted sooner after it was made."""
+
 _SENSELESS = (PoeError, ValueError, TypeError, LookupError, ArithmeticError)
 """What comes of values that no group has written."""
 _pack = msgpack.Packer().pack
@@ -162,15 +165,19 @@ class GroupHistory:
         if topics and sorted(topics) != sorted(has["topics"]):
             raise GroupMismatch(has["group"], "topics", list(topics), has["topics"])
 
-    def restore(self) -> GroupState:
+    def restore(self, behind_us: int = 0) -> GroupState:
         """Return the state of the group: by the newest snapshot, or else by the one before it.
+
+        Args:
+            behind_us: how far the clock is behind the log, where it was set back.
 
         Raises:
             CorruptGroup: neither can be read.
         """
         for pointer in reversed(self._pointers):
             with contextlib.suppress(*_SENSELESS):
-                return _replay(each for each in self.entries if each.pointer >= pointer)
+                entries = (each for each in self.entries if each.pointer >= pointer)
+                return _replay(entries, behind_us)
         raise CorruptGroup(self.entries[0].name if self.entries else "")
 
 
@@ -183,12 +190,28 @@ def _unpacked(entry: Entry) -> Any:  # noqa: ANN401 - any msgpack value
     return msgpack.unpackb(entry.content, strict_map_key=False)
 
 
-def _replay(entries: Iterable[Entry]) -> GroupState:
+def _replay(entries: Iterable[Entry], behind_us: int) -> GroupState:
     """Return what a snapshot and the changes behind it come to; a later snapshot adds nothing."""
     first, *others = entries
     state = GroupState.restore(_unpacked(first))
     for entry in others:
         if entry.kind == Kind.CHANGES:
-            state.replay(entry.number, _unpacked(entry))
+            changes = _unpacked(entry)
+            if behind_us:
+                changes = [_set_back(each, entry.pointer, behind_us) for each in changes]
+            state.replay(entry.number, changes)
     state.check_restored()
     return state
+
+
+def _set_back(change: list[Any], noted_us: int, behind_us: int) -> list[Any]:
+    """Return a change such that it is due when it is by a clock that was set back since.
+
+    What is due long before it was noted was noted by that clock: the log was ahead of it already.
+    """
+    match change:
+        case ["failed", unit, after, last, attempts, limit, due_us, reason] if (
+            due_us > noted_us - _NOTED_US
+        ):
+            return ["failed", unit, after, last, attempts, limit, due_us - behind_us, reason]
+    return change

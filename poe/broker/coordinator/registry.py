@@ -223,7 +223,7 @@ class GroupRegistry(GenServer):
         for topic in topics:  # what can never be there would be waited for without a word
             if not routes.is_topic(topic):
                 folder_name(topic, routes.names)
-        state = GroupState.create(definition, now_us, await self._generation())
+        state = GroupState.create(definition, now_us, generation_at(await self._log_us()))
         if definition.options.start == "newest":
             await self._begin_at_end(state, now_us)
         history = GroupHistory()
@@ -261,17 +261,18 @@ class GroupRegistry(GenServer):
 
     async def _restored(self, name: str) -> GroupState:
         """Return the state of a group that does not run, as the log has it."""
-        state = self._groups[name].restore()
-        state.restarted(self._parts.clock.now_us(), await self._generation())
+        log_us, now_us = await self._log_us(), self._parts.clock.now_us()
+        state = self._groups[name].restore(max(0, log_us - now_us))
+        state.restarted(now_us, generation_at(log_us))
         return state
 
-    async def _generation(self) -> int:
-        """Return a generation that no life before has reached, by the time of the log.
+    async def _log_us(self) -> int:
+        """Return the time of the log, behind whose generation a life of a group begins.
 
         The clock may have been set back since: the generations of a group that is deleted, and
         those that a power cut took, were ahead of it.
         """
-        return generation_at(await reached_pointer(self, self._parts.routes, self._log))
+        return await reached_pointer(self, self._parts.routes, self._log)
 
     async def _start(self, name: str, state: GroupState) -> ActorRef:
         parts = self._parts

@@ -641,6 +641,31 @@ def test_a_group_that_was_held_up_for_just_longer_than_a_session_takes_nobody_fo
     assert len(queue.describe()["members"]) == 1
 
 
+def test_what_failed_while_the_clock_was_hours_ahead_is_tried_again_once_that_is_set_right(queue):
+    def restart(ahead_s):
+        queue.sim.stop()
+        queue.sim.wall.offset_us = ahead_s * 1_000_000
+        queue.sim.start()
+        queue.join(ANN, retry_s=1, session_s=3600)
+
+    def fail(delay_s=None):
+        lease, _ = queue.ask(ANN)
+        queue.ask(ANN, 0, failed=[Failed(lease.id, lease.after, lease.last, "retry", delay_s)])
+
+    restart(ahead_s=5 * 3600)
+    queue.put(1)
+    fail()
+    restart(ahead_s=0)
+    queue.sim.advance(2)
+    fail(delay_s=100)
+    # Its log is ahead of the clock still, and what was said since is not.
+    restart(ahead_s=0)
+    queue.sim.advance(90)
+    assert queue.values_of(ANN)[1] == []
+    queue.sim.advance(12)
+    assert queue.values_of(ANN)[1] == [b"0"]
+
+
 def test_who_gets_nothing_is_told_what_keeps_it_back(queue):
     queue.join(ANN, leases_max=1)
     assert queue.ask(ANN)[0].why == ""  # there is nothing
