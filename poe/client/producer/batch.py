@@ -18,7 +18,7 @@ from poe.client.producer.delivery import (
 from poe.client.producer.payload import Message, Messages
 from poe.client.producer.producer_options import TopicOptions
 from poe.client.producer.topic_info import Carrier
-from poe.client.producer.transport import LastPointer, OutgoingBatch
+from poe.client.producer.transport import LastPointer, OutgoingBatch, PartlyStored
 from poe.errors import PoeError
 from poe.protocol import PutId
 
@@ -134,11 +134,19 @@ class Batch(RequestOutcome):
             raise value.with_traceback(None)
         if isinstance(value, Gathering):
             return value.result_of(end - self.gone_before(end), count)
+        if isinstance(value, PartlyStored):
+            return self._part_of(value, end - self.gone_before(end), count)
         if value and end < self.places:
             behind = self.places - end - sum(e - s for s, e, _ in self.holes if s >= end)
             # Pointers of one request are consecutive.
             value = value.all[-1 - behind] if type(value) is LastPointer else value - behind
         return Sent(self.queue.topic, self.queue.partition, int(value), count)
+
+    def _part_of(self, value: PartlyStored, end: int, count: int) -> Sent:
+        error = value.error_in(end - count, end) if self.places else value.error
+        if error is not None:
+            raise error
+        return Sent(self.queue.topic, self.queue.partition, value.all[end - 1], count)
 
     def results_of(self, end: int, count: int) -> list[Sent | Failed]:
         """Return the `Sent` of each message, or why there is none."""
@@ -309,6 +317,8 @@ class Batch(RequestOutcome):
         """Return the answer to the whole batch, for those who are told of batches."""
         if isinstance(value, PoeError):
             return value
+        if isinstance(value, PartlyStored):
+            return value.error
         return Sent(self.queue.topic, self.queue.partition, int(value), self.living_count)
 
     @property

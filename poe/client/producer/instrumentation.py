@@ -14,6 +14,7 @@ from poe.client.producer.failure_log import FailureLog
 from poe.client.producer.payload import Message, Messages
 from poe.client.producer.producer_options import ProducerOptions
 from poe.client.producer.topic_info import Carrier, TopicInfo, TopicState, WorkerState
+from poe.client.producer.transport import PartlyStored
 from poe.errors import PoeError, ProducerClosed
 
 
@@ -99,15 +100,21 @@ class Instrumentation:
     def ended(self, batch: Batch, value: int | PoeError) -> None:
         """Tell of a batch that was delivered or given up."""
         queue, count = batch.queue, batch.living_count
-        if isinstance(value, PoeError):
+        error = value if isinstance(value, PoeError) else None
+        failed_count = 0 if error is None else count
+        if isinstance(value, PartlyStored):
+            error = value.error
+            # Of messages that stand for others, as after `massage`, nobody knows which are whose.
+            failed_count = len(value.refused) if len(value.all) == count else count
+        if error is not None:
             if queue.partition == UNPLACED:
-                self.refused(queue.topic, count, value)
+                self.refused(queue.topic, count, error)
                 return
-            self._count(queue, {"messages_failed": count})
-            self._log(queue.topic, count, value)
-        else:
+            self._count(queue, {"messages_failed": failed_count})
+            self._log(queue.topic, failed_count, error)
+        if failed_count < count:
             broker = _broker(batch)
-            self._count(queue, {"messages_delivered": count}, broker=broker)
+            self._count(queue, {"messages_delivered": count - failed_count}, broker=broker)
             if self._metrics is not None:
                 time_s = self._accumulator.scheduler.now_s() - batch.first_sent_s
                 with self._lock:
@@ -117,8 +124,8 @@ class Instrumentation:
             return
         if Event.FLUSHED_REPLIED in self.callbacks:
             self._fire(Event.FLUSHED_REPLIED, batch, batch.reply(value))
-        if Event.FAILED in self.callbacks and isinstance(value, PoeError):
-            self._fire(Event.FAILED, batch, value)
+        if Event.FAILED in self.callbacks and error is not None:
+            self._fire(Event.FAILED, batch, error)
 
     def refused(self, topic: bytes, count: int, error: PoeError) -> None:
         """Tell of messages that are given up before they have a partition."""

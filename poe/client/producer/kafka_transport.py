@@ -13,10 +13,11 @@ import asyncio
 import logging
 import threading
 import time
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -40,6 +41,7 @@ from poe.client.producer.transport import (
     LastPointer,
     OutgoingBatch,
     Partition,
+    PartlyStored,
     TopicMetadata,
 )
 from poe.errors import (
@@ -53,6 +55,10 @@ from poe.errors.delivery import MAYBE_STORED
 from poe.protocol.server import Server
 
 _log = logging.getLogger(__name__)
+
+Report: TypeAlias = Callable[[KafkaError | None, Any], None]
+"""Told of each message of a batch what became of it: an error, or None, and which message it is, as
+librdkafka shows it; of one that librdkafka did not take, its place."""
 
 _THREAD = "poe-kafka-call"
 
@@ -180,8 +186,8 @@ class KafkaTransport:
             return
         report = self._reporter(batch, sending)
         failures = _produce(producer, batch, report)
-        for error in failures:
-            report(error, None)
+        for place, error in failures.items():
+            report(error, place)
         if failures:
             self._tell()
 
@@ -256,30 +262,28 @@ class KafkaTransport:
         self._last_error = ""
         return found
 
-    def _reporter(
-        self, batch: OutgoingBatch, sending: Sending
-    ) -> Callable[[KafkaError | None, Message | None], None]:
+    def _reporter(self, batch: OutgoingBatch, sending: Sending) -> Report:
         """Return what takes the report of each message, and answers after the last."""
         count = len(batch.messages)
         # An iterator counts in one atomic step: two threads may report.
         waiting = iter(range(count - 1, -1, -1))
-        errors: list[KafkaError] = []
+        failures: list[tuple[KafkaError, Message | int]] = []
         # Without acknowledgements (acks=0) librdkafka knows none.
         offsets: list[int] = []
 
-        def report(error: KafkaError | None, message: Message | None) -> None:
+        def report(error: KafkaError | None, which: Any) -> None:  # noqa: ANN401 - see `Report`
             if error is not None:
-                errors.append(error)
-            elif message is not None:
-                offsets.append(message.offset() or 0)
+                failures.append((error, which))
+            else:
+                offsets.append(which.offset() or 0)
             # One that was given just when a signal came is reported twice.
             if next(waiting, 1):
                 return
-            if self._is_unsent(errors, count):
+            if self._is_unsent([error for error, _ in failures], count):
                 self._answers.forget(sending)
                 return
-            if errors:
-                answer: int | PoeError = self._failure(batch.topic, errors, count)
+            if failures:
+                answer = self._answer(batch, failures, offsets)
             elif offsets[-1] - offsets[0] < count:
                 answer = max(offsets[-1], 0)
             else:
@@ -287,6 +291,25 @@ class KafkaTransport:
             self._answers.end(sending, answer)
 
         return report
+
+    def _answer(
+        self,
+        batch: OutgoingBatch,
+        failures: list[tuple[KafkaError, Message | int]],
+        offsets: list[int],
+    ) -> int | PoeError:
+        """Return what became of a batch of which at least one message has failed."""
+        errors = [error for error, _ in failures]
+        failure = self._failure(batch.topic, errors, len(batch.messages))
+        # One that was too late may be stored; the disk gives none of its batch up for that.
+        if not offsets or not isinstance(failure, KafkaRefused):
+            return failure
+        refused = _places(batch.messages, failures)
+        if len(refused) + len(offsets) != len(batch.messages):
+            return failure
+        stored = iter(offsets)
+        pointers = [0 if place in refused else next(stored) for place in range(len(batch.messages))]
+        return PartlyStored.of(pointers, refused, partial(self._failure, batch.topic))
 
     def _is_unsent(self, errors: list[KafkaError], count: int) -> bool:
         """Return whether a library that has given up has sent nothing of a batch.
@@ -297,7 +320,7 @@ class KafkaTransport:
         return is_open and len(errors) == count and all(each.code() in _UNSENT for each in errors)
 
     def _failure(self, topic: bytes, errors: list[KafkaError], count: int) -> PoeError:
-        """Return what became of a batch of which at least one message has failed."""
+        """Return the error of so many messages, of which at least one has failed."""
         first = next((each for each in errors if each.code() not in _UNSENT), errors[0])
         code = first.code()
         if self._producer is None and code in _PURGED:
@@ -401,14 +424,12 @@ class KafkaLink:
         self._transport.forget(self)
 
 
-def _produce(
-    producer: Producer, batch: OutgoingBatch, report: Callable[..., None]
-) -> list[KafkaError]:
-    """Give the messages to librdkafka; return the errors of those that it does not take."""
+def _produce(producer: Producer, batch: OutgoingBatch, report: Report) -> dict[int, KafkaError]:
+    """Give the messages to librdkafka; return by their places why it does not take some."""
     topic = kafka_name(batch.topic)
     messages: list[Any] = batch.messages
     records: list[dict[str, Any]] = []
-    errors: list[KafkaError] = []
+    errors: dict[int, KafkaError] = {}
     given_count = 0
     try:
         if type(messages[0]) is bytes:
@@ -419,18 +440,42 @@ def _produce(
             given_count = len(records)
             producer.produce_batch(topic, records, batch.partition, on_delivery=report)
         for message in () if records else messages:  # with headers it takes them one by one only
-            errors += _produce_one(producer, topic, batch.partition, message, report)
+            error = _produce_one(producer, topic, batch.partition, message, report)
+            if error is not None:
+                errors[given_count] = error
             given_count += 1
     except BaseException:  # a signal's: nobody else reports the rest, and all behind would wait
-        errors += [KafkaError(KafkaError._INTR)] * (len(messages) - given_count)  # noqa: SLF001 - librdkafka's own codes begin so
-        for each in [*errors, *_refused(records)]:
-            report(each, None)
+        interrupted = KafkaError(KafkaError._INTR)  # noqa: SLF001 - librdkafka's own codes begin so
+        errors |= dict.fromkeys(range(given_count, len(messages)), interrupted)
+        for place, error in (errors | _refused(records)).items():
+            report(error, place)
         raise
-    return [*errors, *_refused(records)]
+    return errors | _refused(records)
 
 
-def _refused(records: list[dict[str, Any]]) -> list[KafkaError]:
-    return [record["_error"] for record in records if "_error" in record]
+def _refused(records: list[dict[str, Any]]) -> dict[int, KafkaError]:
+    return {place: each["_error"] for place, each in enumerate(records) if "_error" in each}
+
+
+def _places(
+    messages: Sequence[Any], failures: list[tuple[KafkaError, Message | int]]
+) -> dict[int, KafkaError]:
+    """Return the errors by the places of the messages that have failed.
+
+    librdkafka shows a message and no place; of several that are alike any will do.
+    """
+    found = {which: error for error, which in failures if isinstance(which, int)}
+    alike: defaultdict[tuple[bytes, bytes], deque[int]] = defaultdict(deque)
+    for place, message in enumerate(messages):
+        if place not in found:
+            value, key, _ = (message, None, None) if type(message) is bytes else message
+            alike[value or b"", key or b""].append(place)
+    for error, which in failures:
+        if not isinstance(which, int):
+            places = alike[which.value() or b"", which.key() or b""]
+            if places:
+                found[places.popleft()] = error
+    return found
 
 
 def _produce_one(
@@ -438,18 +483,18 @@ def _produce_one(
     topic: str,
     partition: int,
     message: Any,  # noqa: ANN401 - value, key, headers
-    report: Callable[..., None],
-) -> list[KafkaError]:
+    report: Report,
+) -> KafkaError | None:
     value, key, headers = message
     try:
         producer.produce(
             topic, value, key, partition, on_delivery=report, headers=dict(headers or {})
         )
     except KafkaException as error:
-        return [error.args[0]]
+        return error.args[0]  # type: ignore[no-any-return]  # a `KafkaError`
     except BufferError:
-        return [KafkaError(KafkaError._QUEUE_FULL)]  # noqa: SLF001 - as above
-    return []
+        return KafkaError(KafkaError._QUEUE_FULL)  # noqa: SLF001 - as above
+    return None
 
 
 def _delivery_timeout_s(options: ProducerOptions) -> float | None:

@@ -4,7 +4,7 @@ Everything about order, numbers, downtime and retries is on the producer's side 
 finds brokers and connects; a link carries batches and says what became of each.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias
 
@@ -76,8 +76,44 @@ class LastPointer(int):
         return last
 
 
+class PartlyStored(LastPointer):
+    """The pointers of a batch of which some messages were refused, each for itself.
+
+    The calls that share a batch have nothing to do with each other: one that is refused must not
+    fail those whose messages are stored, which would be put again.
+    """
+
+    refused: "Mapping[int, Any]"
+    """Why, by the places of these messages; their pointers are 0."""
+    _told: "Callable[[list[Any], int], PoeError]"
+
+    @classmethod
+    def of(
+        cls,
+        pointers: "list[int]",
+        refused: "Mapping[int, Any]",
+        told: "Callable[[list[Any], int], PoeError]",
+    ) -> Self:
+        """Keep them; `told` makes one error of those among so many messages."""
+        answer = cls(pointers)
+        answer.refused = refused
+        answer._told = told
+        return answer
+
+    @property
+    def error(self) -> PoeError:
+        """What whoever has all of the messages is told."""
+        return self._told(list(self.refused.values()), len(self.all))
+
+    def error_in(self, start: int, end: int) -> PoeError | None:
+        """Return what a call with these messages is told; None: they are stored."""
+        errors = [self.refused[place] for place in range(start, end) if place in self.refused]
+        return self._told(errors, end - start) if errors else None
+
+
 Done: TypeAlias = Callable[[int | PoeError], bool]
-"""Told the pointer (offset) of the batch's last message, or what went wrong with it.
+"""Told the pointer (offset) of the batch's last message, or what went wrong with it; or both, of a
+batch that is `PartlyStored`.
 
 False: nobody waits for that any more, since the connection was given up.
 """

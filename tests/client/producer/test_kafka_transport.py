@@ -13,10 +13,10 @@ pytest.importorskip("confluent_kafka", reason="needs confluent-kafka: the extra 
 
 from confluent_kafka import Consumer, TopicPartition
 
-from poe.client import Producer
+from poe.client import Failed, Producer, Sent
 from poe.client.producer.payload import Message
 from poe.client.producer.producer_options import ProducerOptions
-from poe.client.producer.transport import OutgoingBatch, transport_of
+from poe.client.producer.transport import OutgoingBatch, PartlyStored, transport_of
 from poe.errors import (
     ConfigError,
     ConnectFailed,
@@ -173,10 +173,53 @@ async def test_an_error_that_stays_refuses_the_batch(cluster, sender):
 
 
 async def test_a_message_that_is_too_large_is_told_and_its_neighbours_are_stored(sender):
-    error = await sender.send(b"a", bytes(2_000_000), b"b")
-    assert type(error) is KafkaRefused
-    assert "1 of 3 messages" in str(error)
+    answer = await sender.send(b"a", bytes(2_000_000), b"b")
+    assert type(answer) is PartlyStored
+    assert type(answer.error) is KafkaRefused
+    assert "1 of 3 messages" in str(answer.error)
+    assert [answer.error_in(place, place + 1) is None for place in range(3)] == [True, False, True]
+    assert (answer.all[0], answer.all[2]) == (0, 1)
     assert await sender.send(b"c") == 2
+
+
+def test_a_call_that_is_refused_fails_no_other_one_of_its_batch(cluster):
+    gathering = {"batch_count": 6, "linger_s": 60.0}
+    with Producer(cluster.url, **gathering, kafka={"message.max.bytes": 2000}) as producer:
+        cluster.create_topic("one")
+        producer.prepare("one", timeout_s=20)
+        large = bytes(3000)
+        calls = [b"a", [b"b", large], large, [b"c", b"d"]]
+        deliveries = [producer.produce_async_batched("one", each) for each in calls]
+        first, mixed, alone, last = (each.exception(20) for each in deliveries)
+        assert (first, last) == (None, None)
+        assert "for 1 of 2 messages; the others are stored" in str(mixed)
+        assert type(alone) is KafkaRefused
+        assert "others" not in str(alone)
+        assert deliveries[0].result() == Sent(b"one", 0, 0, 1)
+        assert deliveries[3].result() == Sent(b"one", 0, 3, 2)
+        counts = producer.statistics()
+        assert (counts["messages_delivered"], counts["messages_failed"]) == (4, 2)
+
+
+def test_a_message_with_a_key_fails_for_itself(cluster):
+    with Producer(cluster.url, strategy="custom", kafka={"message.max.bytes": 2000}) as producer:
+        payload = [(b"k", b"a"), Message(bytes(3000), b"k", {"h": b"1"}), (b"k", b"b")]
+        sent: Any = producer.produce_sync("t", payload, timeout_s=20)
+        assert [type(each) for each in sent] == [Sent, Failed, Sent]
+        assert [each.pointer for each in sent if type(each) is Sent] == [0, 1]
+
+
+def test_what_a_broker_refuses_of_a_batch_is_found_among_what_is_like_it(cluster):
+    one_by_one = {"batch.num.messages": 1, "max.in.flight.requests.per.connection": 1}
+    gathering = {"batch_count": 4, "linger_s": 60.0}
+    with Producer(cluster.url, **gathering, kafka=one_by_one) as producer:
+        cluster.create_topic("alike")
+        producer.prepare("alike", timeout_s=20)
+        cluster.fail(0, 10)
+        payloads = [b"ping", (b"key", b"ping"), b"ping", b"pong"]
+        deliveries = [producer.produce_async_batched("alike", each) for each in payloads]
+        failed = [each.exception(20) is not None for each in deliveries]
+        assert failed == [False, True, False, False]
 
 
 class Failing:
@@ -210,9 +253,10 @@ async def test_what_the_library_has_no_room_for_is_told_and_its_neighbours_are_s
     cluster, sender, failing
 ):
     failing(1, BufferError("Local: Queue full"))
-    error = await sender.send(*WITH_HEADERS)
-    assert type(error) is KafkaRefused
-    assert "Queue full, for 2 of 3 messages" in str(error)
+    answer = await sender.send(*WITH_HEADERS)
+    assert type(answer) is PartlyStored
+    assert "Queue full, for 2 of 3 messages" in str(answer.error)
+    assert type(answer.error_in(1, 3)) is KafkaNotReady
     assert [each.value() for each in stored(cluster)] == [b"0"]
     failing(0, BufferError("Local: Queue full"))
     error = await sender.send(*WITH_HEADERS)
@@ -221,7 +265,7 @@ async def test_what_the_library_has_no_room_for_is_told_and_its_neighbours_are_s
 
 
 async def test_an_interrupt_among_messages_keeps_none_behind_them_waiting(sender, failing):
-    answers = []
+    answers: list[Any] = []
 
     def take(answer):
         answers.append(answer)
@@ -233,7 +277,7 @@ async def test_an_interrupt_among_messages_keeps_none_behind_them_waiting(sender
         sender.link.send(batch, take)
     failing()
     assert await sender.send(b"next") == 1
-    assert "for 2 of 3 messages" in str(answers[0])
+    assert "for 2 of 3 messages" in str(answers[0].error)
 
 
 async def test_an_interrupt_before_the_first_message_refuses_none_for_good(sender, failing):
@@ -439,7 +483,7 @@ def test_a_process_whose_producer_is_closed_without_a_broker_ends_at_once(cluste
     cluster.close()
     program = f"""
         import sys, threading
-        from poe.client import Producer
+        from poe.client import Failed, Producer, Sent
         producer = Producer({cluster.url!r})
         assert threading.active_count() == 1, "an unused one has no thread"
         producer.produce_async("t", b"m")

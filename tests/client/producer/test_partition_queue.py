@@ -6,7 +6,7 @@ import pytest
 from poe.client import Sent
 from poe.client.producer.batch import Batch
 from poe.client.producer.payload import Message
-from poe.client.producer.transport import LastPointer
+from poe.client.producer.transport import LastPointer, PartlyStored
 from poe.errors import (
     BufferFull,
     DeliveryTimeout,
@@ -510,6 +510,34 @@ def test_pointers_with_others_in_between_are_each_its_own_message_s():
         Sent(b"t", 0, 5, 1),
         Sent(b"t", 0, 9, 2),
     ]
+
+
+def test_of_a_batch_of_which_some_was_refused_each_call_is_told_of_its_own():
+    world = QueueWorld(batch_count=6, linger_s=10.0)
+    gone, first, refused, last = add(world, b"gone", b"a", b"b", b"c")
+    [pair] = world.queue.add([b"d", b"e"], is_due=False)
+    assert world.queue.withdraw(gone, InvalidMessage(1, 0))
+    link = world.connect()
+    world.queue.flush()
+    _, done = link.sent.popleft()
+    why = InvalidMessage(1, 0)
+    done(PartlyStored.of([3, 0, 4, 0, 5], {1: why, 3: why}, lambda errors, _: errors[0]))
+    assert [first.result(0), last.result(0)] == [Sent(b"t", 0, 3, 1), Sent(b"t", 0, 4, 1)]
+    assert [refused.exception(0), pair.exception(0)] == [why, why]
+    totals = world.observer.totals
+    assert (totals["messages_delivered"], totals["messages_failed"]) == (3, 2)
+
+
+def test_of_a_massaged_batch_of_which_some_was_refused_nobody_knows_whose_it_is():
+    world = QueueWorld(massage=lambda _, messages: [*messages, b"more"])
+    link = world.connect()
+    deliveries = add(world, b"a", b"b")
+    world.queue.flush()
+    _, done = link.sent.popleft()
+    why = InvalidMessage(1, 0)
+    done(PartlyStored.of([3, 4, 0], {2: why}, lambda errors, _: errors[0]))
+    assert [each.exception(0) for each in deliveries] == [why, why]
+    assert world.observer.totals["messages_failed"] == 2
 
 
 @pytest.mark.parametrize("is_told", [True, False])
