@@ -9,6 +9,7 @@ producer_sup               rest_for_one
 """
 
 import asyncio
+import atexit
 import contextlib
 import logging
 import math
@@ -48,6 +49,7 @@ from poe.errors import (
     ProducerClosed,
 )
 from poe.errors.delivery import NEVER_SENT
+from poe.errors.short_text import short_repr
 from poe.protocol import topic_bytes
 from poe.supervision import (
     ChildKind,
@@ -473,6 +475,16 @@ class ProducerCore:
             self.spooler.close()
         return [each for topic in self.all_topics() for each in topic.give_up_all(error)]
 
+    def log_rest(self) -> None:
+        """Tell the log what the end of the program loses, where nobody has closed the producer."""
+        for topic in self.all_topics():
+            batches = [batch for queue in topic.all_queues() for batch in queue.unsettled()]
+            count = sum(batch.count() for batch in batches)
+            if count:
+                why = "the program ends and has not closed its producer"
+                name = short_repr(topic.topic)
+                _log.error("topic %s: %d messages were not delivered: %s", name, count, why)
+
     def statistics(self) -> dict[str, Any]:
         """Return what was counted, and what there is now, or was at the end."""
         return self._last_statistics if self._system is None else self._count()
@@ -509,4 +521,10 @@ def _forget_all() -> None:
         core.forget()
 
 
+def _log_rests() -> None:
+    for core in list(_live):
+        core.log_rest()
+
+
 os.register_at_fork(after_in_child=_forget_all)
+atexit.register(_log_rests)

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -31,6 +33,7 @@ from poe.protocol.envelope import decode
 from tests.forks import exit_code_of, fork
 from tests.ports import free_port
 from tests.protocol.scripted_server import Peer, ScriptedServer, older, pointer_body
+from tests.python_process import environment
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -653,3 +656,28 @@ def test_the_actors_of_a_topic_that_are_killed_are_started_again(node, url, topi
         wait_until(lambda: producer._core.topics[topic].workers not in ([], [before]))  # noqa: SLF001
         assert producer.produce_sync(topic, b"b", timeout_s=10).count == 1
     assert messages(node, topic) == [b"a", b"b"]
+
+
+def test_the_end_of_a_program_that_closes_no_producer_is_told_with_what_it_loses():
+    url = f"poe://127.0.0.1:{free_port()}"
+    program = """if True:
+        import sys
+        from poe.client import Producer
+        lost, closed = Producer(sys.argv[1]), Producer(sys.argv[1])
+        lost.produce_async("t", [b"a", b"b"])
+        lost.produce_async_batched("t", b"c")
+        lost.produce_async("u", (b"key", b"d"))
+        closed.produce_async("closed", b"e")
+        closed.close(0)
+        """
+    ended = subprocess.run(
+        [sys.executable, "-c", program, url],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    why = "messages were not delivered: the program ends and has not closed its producer"
+    told = [line for line in ended.stderr.splitlines() if "has not closed" in line]
+    assert sorted(told) == [f"topic b't': 3 {why}", f"topic b'u': 1 {why}"]
