@@ -2,6 +2,8 @@
 
 import errno
 import logging
+import subprocess
+import sys
 from random import Random
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from poe.storage import SegmentOptions, Store
 from poe.storage.formats.record import decode_records
 from poe.storage.store import store as store_module
+from tests.python_process import environment
 from tests.storage.faulty_files import FaultyFiles
 from torture.layers.crash_state import after_power_cut
 from torture.layers.memory import MemoryFiles
@@ -239,6 +242,32 @@ def test_in_several_threads_the_segments_of_a_topic_end_in_their_order():
     assert content_of(Store.open(files)) == {
         topic: [*EXPECTED[topic], topic, b"2"] for topic in TOPICS
     }
+
+
+CLOSED_AT_EXIT = """
+import atexit
+from tests.storage.test_closing import TOPICS, Unlinking, filled, is_closed
+from torture.layers.memory import MemoryFiles
+
+files = Unlinking(MemoryFiles())
+store = filled(files)
+atexit.register(lambda: print(sum(is_closed(files, topic) for topic in TOPICS)))
+atexit.register(store.close)
+"""
+
+
+def test_a_store_may_be_closed_as_the_interpreter_ends():
+    """There are no new threads by then; it was an error, and all was left to recovery."""
+    ended = subprocess.run(
+        [sys.executable, "-c", CLOSED_AT_EXIT],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment(),
+    )
+    assert ended.stderr == ""
+    assert int(ended.stdout) == len(TOPICS)
 
 
 @pytest.mark.parametrize("seed", range(30))

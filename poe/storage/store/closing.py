@@ -39,9 +39,12 @@ def close_together(
     with meta.together():
         noted = [each for each, sums in ended if each.durability.note_behind_sync(sums)]
     topics = [list(each) for _, each in groupby(noted, _folder)]
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(_unlock, [topics[first::threads] for first in range(threads)]):
-            pass  # a failure is raised here
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            for _ in pool.map(_unlock, [topics[first::threads] for first in range(threads)]):
+                pass  # a failure is raised here
+    except RuntimeError:  # no threads, as in a function of `atexit`
+        _unlock(topics)
 
 
 def _end(sealed: list[Segment]) -> list[tuple[Segment, SumState | None]]:
