@@ -28,7 +28,7 @@ from poe.broker import (
 )
 from poe.cluster.options import ClusterOptions
 from poe.errors import OptionError, UnknownOption
-from poe.option import NONE_WORDS, Range, check_options, folder_of_user, path_option
+from poe.option import NONE_WORDS, Range, check_options, fixed_path, folder_of_user
 from poe.storage import SegmentOptions, StoreOptions, TopicOptions
 
 TOML_FILE = "poe.toml"
@@ -355,7 +355,7 @@ def _typed(key: str, where: str, value: Any) -> Any:  # noqa: ANN401
     if NoneType in allowed and (is_none_word or value in (None, math.inf)):
         return None
     if Path in allowed and isinstance(value, str | Path):
-        return path_option(where, value)
+        return fixed_path(where, value)
     if _TEXTS in allowed and _are_texts(value):
         value = tuple(value)
         allowed = (tuple,)

@@ -158,6 +158,20 @@ def path_option(key: str, text: str | Path) -> Path:
         raise OptionError(key, str(text), "a path; there is no user with such a home") from error
 
 
+def fixed_path(key: str, text: str | Path) -> Path:
+    """Return the path that an option of a node is: the same, wherever the program goes later.
+
+    Raises:
+        OptionError: it is none.
+    """
+    path = path_option(key, text)
+    try:
+        return path.absolute()
+    except OSError as error:  # somebody has removed the current folder
+        reason = f"an absolute path: there is no current folder ({error.strerror})"
+        raise OptionError(key, str(text), reason) from error
+
+
 def folder_of_user(find: Callable[[str], Path], key: str) -> Path:
     """Return a folder of Poe's in the home of the user whose process this is.
 

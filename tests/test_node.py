@@ -245,6 +245,18 @@ def test_one_folder_has_one_node(tmp_path):
         assert free_again.is_running
 
 
+def test_a_node_keeps_its_folder_though_the_program_goes_to_another(tmp_path, monkeypatch):
+    """It was another one at the next start, and what was put before seemed to be gone."""
+    monkeypatch.chdir(tmp_path)
+    node = Node(dir="data", port=None)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    with node:
+        node.put("t", b"m")
+    assert (tmp_path / "data" / "topics").is_dir()
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
 def test_two_nodes_live_in_one_process(tmp_path):
     with Node(dir=tmp_path / "a", port=0) as a, Node(dir=tmp_path / "b", port=0) as b:
         a.put("t", b"in a")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 from poe.errors import OptionError
-from poe.option import NONE_WORDS, path_option
+from poe.option import NONE_WORDS, fixed_path
 
 AckLevel = Literal["memory", "flushed", "fsync"]
 """What a put waits for: a copy in memory, the kernel, or the disk; each includes those before."""
@@ -86,4 +86,4 @@ class TopicOptions:
 def _folder(key: str, value: object) -> Path | Literal["none"]:
     if not isinstance(value, str | Path) or value == "":
         raise OptionError(key, value, 'a path or "none"')
-    return "none" if str(value).lower() in NONE_WORDS else path_option(key, value)
+    return "none" if str(value).lower() in NONE_WORDS else fixed_path(key, value)
