@@ -288,17 +288,20 @@ class Node:
             self._leave(system, store)
 
     def _leave(self, system: LoopSystem | None, store: Store) -> None:
-        """Release everything, whoever still runs."""
-        if system is not None:
-            system.shutdown()
-        if self._open_engine is not None:  # who was killed in the middle of something could not
-            self._open_engine.close()
-        if self.config.security.users is not None:
-            remove_admin_token(self.config.dir)
-        store.close()  # behind it another node may have the folder, and a token of its own
-        self._routes.leave_store()
-        if self._listener is not None:
-            self._listener.bound.close()  # a listener that was killed could not
+        """Release everything, whoever still runs; also where Ctrl-C comes in the middle of it."""
+        with contextlib.ExitStack() as last_first:
+            if self._listener is not None:
+                last_first.callback(self._listener.bound.close)  # one that was killed could not
+            last_first.callback(self._routes.leave_store)
+            # Behind it another node may have the folder, and a token of its own.
+            last_first.callback(store.leave)  # what could not be closed is left to recovery
+            last_first.callback(store.close)
+            if self.config.security.users is not None:
+                last_first.callback(remove_admin_token, self.config.dir)
+            if self._open_engine is not None:  # who was killed in the middle of something could not
+                last_first.callback(self._open_engine.close)
+            if system is not None:
+                last_first.callback(_shut_down, system)
 
     def _forget(self) -> None:
         """Begin afresh in a process that was forked: the parent's node runs on, with its folder.
@@ -685,6 +688,14 @@ def _as_bytes(messages: object) -> list[bytes]:
 def _stop(system: LoopSystem, sup: ActorRef, timeout_s: float) -> None:
     with contextlib.suppress(ActorDead):  # it has given up
         system.stop(sup, "shutdown", timeout_s)
+
+
+def _shut_down(system: LoopSystem) -> None:
+    try:
+        system.shutdown()
+    except BaseException:  # Ctrl-C: who is left alive would write to files that are closed
+        system.shutdown()
+        raise
 
 
 def root_cause(failed: StartFailed) -> PoeError:

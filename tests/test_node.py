@@ -29,6 +29,7 @@ from poe.node import Node
 from poe.storage import SystemClock
 from tests.broker.nodes import connect, descriptors, read_by_next
 from tests.forks import exit_code_of, fork
+from tests.interrupts import places
 from tests.waiting import wait_until
 
 NODE = {"port": None}
@@ -182,6 +183,23 @@ def test_a_start_that_is_interrupted_keeps_neither_folder_nor_port(tmp_path):
     with node:
         assert [message for _, message in walk(node, "t")] == [b"m"]
     assert len(kept) > 1
+
+
+@pytest.mark.parametrize("file", ["poe/storage/store/store.py", "poe/actors/loop_system.py"])
+def test_a_stop_that_is_interrupted_keeps_neither_folder_nor_port(tmp_path, file):
+    """The node said that it does not run, and nobody could stop it any more."""
+    node = Node(dir=tmp_path, port=0)
+    sockets, loops = open_sockets(), count_threads("poe-loop")
+    put = []
+    for is_interrupted in places(file):
+        node.start()
+        put.append(node.put("t", b"m"))
+        is_interrupted(node.stop)
+        assert open_sockets() <= sockets
+        assert count_threads("poe-loop") == loops
+    with node:
+        assert [pointer for pointer, _ in walk(node, "t")] == put
+    assert len(put) > 2
 
 
 def test_a_signal_handler_may_stop_the_node_in_the_middle_of_a_put(tmp_path):
