@@ -54,6 +54,7 @@ from poe.errors import (
     NodeNotRunning,
     NodeRunning,
     NoDescriptors,
+    OptionError,
     PoeError,
     ReservedTopic,
     StartFailed,
@@ -116,6 +117,8 @@ class Node:
         **arguments: Any,  # noqa: ANN401 - checked by `Config.load`
     ) -> None:
         if isinstance(options, Config):
+            for name, value in arguments.items():
+                raise OptionError(name, value, "none beside a Config, which is complete")
             self.config = options  # of `poe serve`, which does what options of the service say
         else:
             self.config = Config.load({**(options or {}), **arguments})

@@ -237,6 +237,13 @@ def test_options_come_by_name_or_complete(tmp_path):
         Node(dir=tmp_path, prot=1)
 
 
+def test_an_option_beside_a_config_is_refused(tmp_path):
+    """It was passed over without a word, be it known or not."""
+    config = Config.load({"dir": tmp_path, "port": None})
+    with pytest.raises(OptionError, match="option 'ack' is 'fsync'; use none beside a Config"):
+        Node(config, ack="fsync")
+
+
 @pytest.mark.parametrize("call", ["put", "put_many", "next", "topics", "status", "info", "sync"])
 def test_a_node_that_does_not_run_says_so(tmp_path, call):
     arguments = {"put": ("t", b"m"), "put_many": ("t", [b"m"]), "next": ("t", 0)}
