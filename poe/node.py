@@ -717,6 +717,8 @@ def root_cause(failed: StartFailed) -> PoeError:
 
 
 def _forget_all() -> None:
+    global _starting  # noqa: PLW0603 - a thread of the parent may have it, which is not here
+    _starting = threading.RLock()
     for node in list(_nodes):
         node._forget()  # noqa: SLF001 - of this module
 
@@ -728,6 +730,8 @@ os.register_at_fork(after_in_child=_forget_all)
 
 _node: Node | None = None
 """One a process by default, as with the original's `poe:start()`."""
+_starting = threading.RLock()
+"""One thread at a time starts it: of two nodes one could never be stopped by `stop`."""
 
 
 def start(options: dict[str, Any] | None = None, /, **arguments: Any) -> Node:  # noqa: ANN401
@@ -744,11 +748,12 @@ def start(options: dict[str, Any] | None = None, /, **arguments: Any) -> Node:  
         PortInUse: the port is taken.
     """
     global _node  # noqa: PLW0603 - see there
-    if _node is not None and _node.is_running:
-        raise NodeRunning
-    stop()  # one that has given up still holds its folder
-    _node = Node(options, **arguments).start()
-    return _node
+    with _starting:
+        if _node is not None and _node.is_running:
+            raise NodeRunning
+        stop()  # one that has given up still holds its folder
+        _node = Node(options, **arguments).start()
+        return _node
 
 
 def stop() -> None:

@@ -438,6 +438,31 @@ def test_the_module_starts_one_node_at_a_time(module_node, tmp_path):
 
 
 @pytest.mark.usefixtures("uncollected")
+def test_of_threads_that_start_the_module_s_node_at_once_one_does(tmp_path):
+    """Each had one, and all but the last could not be stopped by `poe.stop`."""
+    started, refused = [], []
+
+    def start(number):
+        try:
+            started.append(poe.start(dir=tmp_path / str(number), port=None))
+        except NodeRunning as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=start, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    try:
+        assert (len(started), len(refused)) == (1, 3)
+    finally:
+        poe.stop()
+        still_running = [node for node in started if node.is_running]
+        for node in still_running:
+            node.stop()
+    assert not still_running
+
+
 def test_a_node_that_has_stopped_holds_nothing_of_its_folder_open(tmp_path):
     with Node(dir=tmp_path, port=None) as node:
         node.put("t", b"m")
