@@ -165,11 +165,12 @@ class GroupHistory:
         if topics and sorted(topics) != sorted(has["topics"]):
             raise GroupMismatch(has["group"], "topics", list(topics), has["topics"])
 
-    def restore(self, behind_us: int = 0) -> GroupState:
+    def restore(self, now_us: int = 0, behind_us: int = 0) -> GroupState:
         """Return the state of the group: by the newest snapshot, or else by the one before it.
 
         Args:
-            behind_us: how far the clock is behind the log, where it was set back.
+            now_us: the time, where the clock was set back.
+            behind_us: how far it is behind the log.
 
         Raises:
             CorruptGroup: neither can be read.
@@ -177,7 +178,7 @@ class GroupHistory:
         for pointer in reversed(self._pointers):
             with contextlib.suppress(*_SENSELESS):
                 entries = (each for each in self.entries if each.pointer >= pointer)
-                return _replay(entries, behind_us)
+                return _replay(entries, now_us, behind_us)
         raise CorruptGroup(self.entries[0].name if self.entries else "")
 
 
@@ -190,14 +191,14 @@ def _unpacked(entry: Entry) -> Any:  # noqa: ANN401 - any msgpack value
     return msgpack.unpackb(entry.content, strict_map_key=False)
 
 
-def _replay(entries: Iterable[Entry], behind_us: int) -> GroupState:
+def _replay(entries: Iterable[Entry], now_us: int, behind_us: int) -> GroupState:
     """Return what a snapshot and the changes behind it come to; a later snapshot adds nothing."""
     first, *others = entries
     state = GroupState.restore(_unpacked(first))
     for entry in others:
         if entry.kind == Kind.CHANGES:
             changes = _unpacked(entry)
-            if behind_us:
+            if behind_us and entry.pointer > now_us:
                 changes = [_set_back(each, entry.pointer, behind_us) for each in changes]
             state.replay(entry.number, changes)
     state.check_restored()

@@ -262,7 +262,7 @@ class GroupRegistry(GenServer):
     async def _restored(self, name: str) -> GroupState:
         """Return the state of a group that does not run, as the log has it."""
         log_us, now_us = await self._log_us(), self._parts.clock.now_us()
-        state = self._groups[name].restore(max(0, log_us - now_us))
+        state = self._groups[name].restore(now_us, max(0, log_us - now_us))
         state.restarted(now_us, generation_at(log_us))
         return state
 
