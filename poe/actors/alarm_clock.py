@@ -10,6 +10,7 @@ from poe.actors.server_cell import cell_of_actor
 from poe.actors.timer_queue import Timer
 
 _LATE_S: Final = 0.5
+"""By how much an actor was held up, by its disk maybe, and not by what else it had to do."""
 
 
 class AlarmClock:
@@ -47,5 +48,7 @@ class AlarmClock:
         self._timer = self._actor.send_after(wait_s, self._message)
 
     def rang(self) -> None:
-        """Note that the message has come: the next time is another alarm."""
+        """Note that the message has come, or is not waited for: the next time is another alarm."""
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer, self._due_s = None, math.inf
