@@ -363,11 +363,15 @@ class Shared:
         return lost
 
     def excuse(self, members: Iterable[bytes], now_us: int) -> None:
-        """Have members hold what they do as if it began now: they could not say that they work."""
-        until_us = now_us + round(self._definition.options.lease_s * 1e6)
+        """Extend what members hold by a whole lease: they could not say that they work on it."""
+        options = self._definition.options
+        until_us = now_us + round(options.lease_s * 1e6)
+        longest_us = round(options.work_max_s * 1e6)
         for member in members:
             for lease in self._hands[member].leases.values():
-                lease.deadline_us = max(lease.deadline_us, until_us)
+                lease.deadline_us = max(
+                    lease.deadline_us, min(until_us, lease.since_us + longest_us)
+                )
 
     @property
     def is_any_dying(self) -> bool:

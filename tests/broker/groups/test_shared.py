@@ -597,3 +597,12 @@ def test_a_life_that_a_power_cut_has_erased_leaves_numbers_that_are_not_used_aga
         work.state = type(work.state).restore(work.start)
     assert len(leases) == 6
     assert len(letters) == 3
+
+
+def test_who_could_not_be_heard_has_work_no_longer_than_it_may_last():
+    work = Work(lease_s=10, work_max_s=15, session_s=1000)
+    work.join("a")
+    lease = work.take(A)
+    work.sleep(8)
+    work.shared.excuse([A], work.now_us)
+    assert lease.deadline_us == lease.since_us + 15 * SECOND
