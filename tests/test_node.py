@@ -437,7 +437,6 @@ def test_the_module_starts_one_node_at_a_time(module_node, tmp_path):
     assert poe.topics() == []
 
 
-@pytest.mark.usefixtures("uncollected")
 def test_of_threads_that_start_the_module_s_node_at_once_one_does(tmp_path):
     """Each had one, and all but the last could not be stopped by `poe.stop`."""
     started, refused = [], []
@@ -463,6 +462,7 @@ def test_of_threads_that_start_the_module_s_node_at_once_one_does(tmp_path):
     assert not still_running
 
 
+@pytest.mark.usefixtures("uncollected")
 def test_a_node_that_has_stopped_holds_nothing_of_its_folder_open(tmp_path):
     with Node(dir=tmp_path, port=None) as node:
         node.put("t", b"m")

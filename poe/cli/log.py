@@ -8,6 +8,7 @@ import logging
 import re
 import select
 import sys
+import time
 from io import UnsupportedOperation
 from typing import TextIO
 
@@ -37,11 +38,12 @@ class PatientHandler(logging.StreamHandler[TextIO]):
     """Writes to a stream whose reader may stop reading: a pipe, or a terminal after Ctrl-S.
 
     Whoever logs would wait for that reader, and with the event loop all clients, for ever. A line
-    waits a second; then lines are left out until there is room again, and how many is told.
+    waits a second; then lines are left out until there is room again, and how many is told. Only
+    where several processes write into one pipe may another one take the last of its room meanwhile.
     """
 
     def __init__(self, stream: TextIO, patience_s: float = _PATIENCE_S) -> None:
-        """Write to `stream`, each piece of a line after `patience_s` at most."""
+        """Write to `stream`, each line after `patience_s` at most."""
         super().__init__(stream)
         self._patience_s = patience_s
         self._left_out_count = 0
@@ -49,10 +51,12 @@ class PatientHandler(logging.StreamHandler[TextIO]):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record, or count it among those that nobody takes."""
         try:
-            if self._left_out_count and self._write(f"{self._left_out()}{self.terminator}"):
-                self._left_out_count = 0
             text = self.format(record) + self.terminator
-            if self._left_out_count or not self._write(text):
+            if self._left_out_count:
+                text = f"{self._left_out()}{self.terminator}{text}"
+            if self._write(text):
+                self._left_out_count = 0
+            else:
                 self._left_out_count += 1
         except Exception:  # noqa: BLE001 - as `logging` does it: a log breaks nobody
             self.handleError(record)
@@ -63,21 +67,22 @@ class PatientHandler(logging.StreamHandler[TextIO]):
 
     def _write(self, text: str) -> bool:
         """Return whether there was room for all of it."""
+        deadline_s = time.monotonic() + (0 if self._left_out_count else self._patience_s)
         for start in range(0, len(text), _PIECE):
-            if not self._has_room():
+            if not self._has_room(deadline_s):
                 return False
             self.stream.write(text[start : start + _PIECE])
             self.stream.flush()
         return True
 
-    def _has_room(self) -> bool:
+    def _has_room(self, deadline_s: float) -> bool:
         try:
             descriptor = self.stream.fileno()
         except UnsupportedOperation:  # what a program has put in its place
             return True
         poll = select.poll()
         poll.register(descriptor, select.POLLOUT)
-        return bool(poll.poll(0 if self._left_out_count else self._patience_s * 1000))
+        return bool(poll.poll(max(0, deadline_s - time.monotonic()) * 1000))
 
 
 def start_logging(level: str) -> None:

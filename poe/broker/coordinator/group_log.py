@@ -209,6 +209,8 @@ def _set_back(change: list[Any], noted_us: int, behind_us: int) -> list[Any]:
     """Return a change such that it is due when it is by a clock that was set back since.
 
     What is due long before it was noted was noted by that clock: the log was ahead of it already.
+    Only what has a longer pause than the log is ahead is taken for older, and is due sooner. What a
+    snapshot holds stays as it is.
     """
     match change:
         case ["failed", unit, after, last, attempts, limit, due_us, reason] if (

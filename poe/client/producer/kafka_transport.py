@@ -301,7 +301,7 @@ class KafkaTransport:
         """Return what became of a batch of which at least one message has failed."""
         errors = [error for error, _ in failures]
         failure = self._failure(batch.topic, errors, len(batch.messages))
-        # One that was too late may be stored; the disk gives none of its batch up for that.
+        # Where the first was too late it may be stored: all are told so, and a spool keeps them.
         if not offsets or not isinstance(failure, KafkaRefused):
             return failure
         refused = _places(batch.messages, failures)

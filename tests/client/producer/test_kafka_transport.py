@@ -483,7 +483,7 @@ def test_a_process_whose_producer_is_closed_without_a_broker_ends_at_once(cluste
     cluster.close()
     program = f"""
         import sys, threading
-        from poe.client import Failed, Producer, Sent
+        from poe.client import Producer
         producer = Producer({cluster.url!r})
         assert threading.active_count() == 1, "an unused one has no thread"
         producer.produce_async("t", b"m")
