@@ -87,6 +87,7 @@ def test_three_commands_make_a_node_with_tls_one_user_and_one_topic(shell, tmp_p
             server.terminate()
             _, log = server.communicate(timeout=DEADLINE_S)
     assert server.returncode == 0
-    assert "in plaintext, to whoever proves to be a user of users.toml" in log
+    users = tmp_path / "here" / "users.toml"
+    assert f"in plaintext, to whoever proves to be a user of {users}" in log
     secret = (tmp_path / "here" / "alice.password").read_text().strip()
     assert secret not in log
