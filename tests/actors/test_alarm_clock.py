@@ -26,9 +26,10 @@ class Ringing(GenServer):
 
 
 def test_an_alarm_that_was_late_is_one_alarm_behind_that():
-    rings = []
+    rings: list[str] = []
     with LoopSystem(clock=SimulatedClock()) as system:
         ref = system.start(Ringing, rings)
+        assert ref is not None
         for _ in range(3):
             system.suspend(ref)
             system.cast(ref, "late")
