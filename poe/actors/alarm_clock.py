@@ -10,7 +10,7 @@ from poe.actors.server_cell import cell_of_actor
 from poe.actors.timer_queue import Timer
 
 _LATE_S: Final = 0.5
-"""By how much an actor was held up, by its disk maybe, and not by what else it had to do."""
+"""An alarm that is later was held up, and its actor had not just something else to do."""
 
 
 class AlarmClock:
@@ -31,12 +31,17 @@ class AlarmClock:
         """Return whether it rings in so long at the latest, as it is set now."""
         return self._due_s <= self._monotonic_s() + wait_s
 
-    def is_late(self) -> bool:
-        """Return whether it should have rung a while ago.
+    def take_lateness(self) -> bool:
+        """Return whether it should have rung a while ago; it counts as due just now from then on.
 
-        Its actor was held up then, with all its node maybe, and has heard nobody meanwhile.
+        Its actor was held up then, with all its node maybe, and has heard nobody meanwhile. The
+        message is still to come.
         """
-        return self._due_s <= self._monotonic_s() - _LATE_S
+        now_s = self._monotonic_s()
+        is_late = self._due_s <= now_s - _LATE_S
+        if is_late:
+            self._due_s = now_s
+        return is_late
 
     def ring_after(self, wait_s: float) -> None:
         """Ring after so long, unless it does so before."""
@@ -48,7 +53,5 @@ class AlarmClock:
         self._timer = self._actor.send_after(wait_s, self._message)
 
     def rang(self) -> None:
-        """Note that the message has come, or is not waited for: the next time is another alarm."""
-        if self._timer is not None:
-            self._timer.cancel()
+        """Note that the message has come: the next time is another alarm."""
         self._timer, self._due_s = None, math.inf

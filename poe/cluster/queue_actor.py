@@ -406,7 +406,6 @@ class QueueActor(GenServer):
     def _now_us(self) -> int:
         """Return the time; after it was held up, nobody is taken for silent who was not heard."""
         now_us = self._parts.clock_offset_us + int(self.monotonic_s() * _US)
-        if self._alarm.is_late():
-            self._alarm.rang()
+        if self._alarm.take_lateness():
             self._queue.excuse(now_us)
         return now_us

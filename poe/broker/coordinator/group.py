@@ -270,8 +270,7 @@ class Group(GenServer):
     def _now_us(self) -> int:
         """Return the time; after it was held up, nobody is taken for silent who was not heard."""
         now_us = self._clock.now_us()
-        if self._alarm.is_late():
-            self._alarm.rang()
+        if self._alarm.take_lateness():
             self._state.excuse(now_us)
         return now_us
 
