@@ -52,6 +52,8 @@ def columns_of(
 
 
 class _Fields(NamedTuple):
+    """What a `Message` is made of: a named tuple alone has no `__dict__`, which keeps its body."""
+
     topic: str
     pointer: int = 0
     value: bytes | None = None

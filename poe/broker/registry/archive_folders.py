@@ -26,13 +26,11 @@ class ArchiveFolders:
     def of(cls, archive_dir: Path | None, topics: Iterable[TopicOptions]) -> Self:
         """Take them from the option of a node and those of its topics."""
         named = {
-            folder_bytes(each.topic): None
-            if each.archive_dir == "none"
-            else _full(each.archive_dir)
+            folder_bytes(each.topic): None if each.archive_dir == "none" else each.archive_dir
             for each in topics
             if each.archive_dir is not None
         }
-        return cls(None if archive_dir is None else _full(archive_dir), named)
+        return cls(archive_dir, named)
 
     def folder(self, topic: bytes) -> Path | None:
         """Return where a topic is archived; None where it is not, as the node's own are not."""
@@ -57,10 +55,6 @@ class ArchiveFolders:
         values = json.loads(text)
         named = {os.fsencode(topic): _path(folder) for topic, folder in values["named"].items()}
         return cls(_path(values["others"]), named)
-
-
-def _full(folder: Path) -> Path:
-    return folder.absolute()
 
 
 def _text(folder: Path | None) -> str | None:

@@ -775,7 +775,7 @@ class NatsEngine:
         )
 
     async def _lead(self, stream: str, node: str) -> None:
-        """Have a node lead, and wait for who is elected meanwhile, which may know nothing of it."""
+        """Have a node lead; whoever is elected meanwhile may have heard nothing of it."""
         subject = STEP_DOWN + self._names.stream(stream)
         preferred = {"placement": {"preferred": node}}
         loop = asyncio.get_running_loop()
