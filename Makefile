@@ -6,7 +6,7 @@
 #
 # Variables: PYTHON=python3.12 picks an interpreter; HYPOTHESIS_PROFILE=dev|ci|nightly, how long the
 # properties are tried; LOGHUB=<folder>, real logs as input of the demo and of tests; WORKERS=1, how
-# many tests run at a time: unless it is given, twice as many as processors, but four at most.
+# many tests run at a time: unless it is given, half as many again as processors, but four at most.
 
 .DEFAULT_GOAL := help
 # Tests start hundreds of servers, each of which would compile it all.
@@ -19,6 +19,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 EXTRAS := $(VENV)/.installed-extras
 CLASSES := build/.spark-classes
+REWRITTEN := build/.rewritten-tests
 CODE := conftest.py $(wildcard poe tests properties torture examples bench tools)
 TYPED := $(filter-out examples,$(CODE))
 # Quick: what a developer waits for. The full set runs in `make test`.
@@ -54,6 +55,14 @@ $(CLASSES): $(EXTRAS)
 	-$(BIN)/python -m tests.spark.class_archive
 	@mkdir -p $(@D) && touch $(CLASSES)
 
+# pytest compiles each file of tests in a way of its own, and keeps that. Each worker would, at once.
+$(REWRITTEN): $(EXTRAS)
+	-@$(BIN)/python -m pytest --collect-only -qq >/dev/null
+	@mkdir -p $(@D) && touch $(REWRITTEN)
+
+# Each process of numpy has threads for linear algebra, which begin by looking for work without a rest.
+test check props: export OPENBLAS_NUM_THREADS := 1
+
 demo: $(STAMP)  ## run the main job: a real server, real logs, a kill in the middle
 	$(BIN)/python examples/demo.py
 
@@ -61,7 +70,7 @@ demo-cluster: $(EXTRAS)  ## three nodes, a kill and nothing lost: a queue, then 
 	$(BIN)/python examples/cluster.py
 	$(BIN)/python examples/replicated_log.py
 
-test: $(EXTRAS) lint types imports $(CLASSES)  ## everything: lint, types, imports, tests, properties, torture's CI column
+test: $(EXTRAS) lint types imports $(CLASSES) $(REWRITTEN)  ## everything: lint, types, imports, tests, properties, torture's CI column
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTEST)
 
 check: $(EXTRAS) lint types imports  ## the same without slow tests, in a minute and a half

@@ -3,9 +3,10 @@
 A command is loaded when it is asked for: all of them take longer than most take to run.
 """
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Annotated, Any, Final
 
@@ -63,6 +64,8 @@ _COMMANDS: Final = {
     "logout": "login:logout",
 }
 """Module and function of each; one with parentheses makes it."""
+
+_BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -144,8 +147,25 @@ def _wanted(arguments: Sequence[str]) -> Sequence[str]:
 
 def _load(place: str) -> Callable[..., Any] | typer.Typer:
     module, _, name = place.partition(":")
-    found: Callable[..., Any] = getattr(import_module(f"poe.cli.{module}"), name.rstrip("()"))
+    with _one_thread_of_blas():
+        found: Callable[..., Any] = getattr(import_module(f"poe.cli.{module}"), name.rstrip("()"))
     return found() if name.endswith("()") else found
+
+
+@contextlib.contextmanager
+def _one_thread_of_blas() -> Iterator[None]:
+    """Have numpy loaded without the threads of its linear algebra, of which nothing here is asked.
+
+    When they have begun they look for work for 0.1 s, without a rest: on a small machine that is a
+    third of what a server's start costs. Processes that are started later are not to know of it.
+    """
+    chosen = os.environ.get(_BLAS_THREADS)
+    os.environ.setdefault(_BLAS_THREADS, "1")
+    try:
+        yield
+    finally:
+        if chosen is None:
+            del os.environ[_BLAS_THREADS]
 
 
 def _top(

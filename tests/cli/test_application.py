@@ -1,9 +1,13 @@
 """The command line as a whole: help, version, and what a mistyped word gets."""
 
+import subprocess
+import sys
+
 import pytest
 
 from poe.cli import main
 from poe.version import VERSION
+from tests.python_process import environment
 
 COMMANDS = [
     "serve",
@@ -72,3 +76,20 @@ def test_help_of_serve_shows_each_option_with_its_docstring_and_default(capsys):
 def test_version(capfdbinary):
     assert main(["--version"]) == 0
     assert capfdbinary.readouterr().out == f"poe {VERSION}\n".encode()
+
+
+@pytest.mark.slow
+def test_a_command_has_no_threads_of_blas_and_what_it_starts_may_have_them():
+    code = """if True:
+        import os
+        from poe.cli import application
+        application._load("serve:serve_command()")
+        print(len(os.listdir("/proc/self/task")), os.environ.get("OPENBLAS_NUM_THREADS"))
+    """
+    chosen = environment()
+    chosen.pop("OPENBLAS_NUM_THREADS", None)
+    run = subprocess.run([sys.executable, "-c", code], env=chosen, check=True, capture_output=True)
+    assert run.stdout.split() == [b"1", b"None"]
+    chosen["OPENBLAS_NUM_THREADS"] = "2"
+    run = subprocess.run([sys.executable, "-c", code], env=chosen, check=True, capture_output=True)
+    assert run.stdout.split()[1] == b"2"
