@@ -8,6 +8,7 @@ from __future__ import annotations
 # What `signal` wraps, which takes longer to load than all else here: until `main` runs, Ctrl-C ends
 # in a traceback.
 import _signal as signal  # type: ignore[import-not-found]  # typeshed leaves it out
+import gc
 import os
 import sys
 
@@ -31,6 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if before[signal.SIGINT] is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
     try:
+        if arguments is None:
+            # To look for garbage takes an eighth of the time in which a command is loaded, and
+            # finds none; `run` begins with it.
+            gc.disable()
         # Late, since loading is most of what a short command does: Ctrl-C meanwhile must be quiet.
         from poe.cli.hangup import outlive_hangups  # noqa: PLC0415
 
@@ -38,8 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from poe.cli.application import run  # noqa: PLC0415
 
         code = run(arguments)
-        if arguments is None and "zenoh" in sys.modules:
-            from poe.cli.service import end_process  # noqa: PLC0415 - a service has loaded it
+        if arguments is None:
+            from poe.cli.end import end_process  # noqa: PLC0415
 
             end_process(code)
         return code

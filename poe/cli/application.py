@@ -4,6 +4,7 @@ A command is loaded when it is asked for: all of them take longer than most take
 """
 
 import contextlib
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -74,6 +75,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     escape_what_has_no_character()
     # Before: an interrupt that is raised while modules are loaded may get lost there.
     application = _application(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        gc.freeze()  # what was loaded stays
+        gc.enable()
     interrupt = Interrupt()
     try:
         with interrupt:

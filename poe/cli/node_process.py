@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, Self
 
 from poe.actors import end_with_parent, report_failure, report_ready
 from poe.broker import BoundPort, BoundPorts
+from poe.cli.end import end_process
 from poe.cli.exit_code import ExitCode
 from poe.cli.log import start_logging
 from poe.cli.sentence import sentence_of
-from poe.cli.service import Service, end_process
+from poe.cli.service import Service
 from poe.config import Config
 from poe.errors import PoeError
 from poe.node import Node

@@ -11,7 +11,6 @@ import logging
 import os
 import resource
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -220,22 +219,6 @@ def _leave(number: int, _frame: object) -> None:
         _log.warning("%s while stopping: leaving at once", signal.Signals(number).name)
     finally:
         os._exit(_SIGNAL_EXIT_CODE_BASE + number)
-
-
-def end_process(code: int) -> None:
-    """End a process that has nothing else to do, where something could crash as Python ends.
-
-    What zenoh leaves running in threads of its own does so once in some thousand times, and all is
-    closed by then: the service would be said to have failed.
-    """
-    if "zenoh" not in sys.modules:
-        return
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            if stream is not None:
-                stream.flush()
-    os._exit(code)
 
 
 def raise_descriptor_limit() -> None:
