@@ -11,7 +11,7 @@ Source: appendix_server.erl; the index process and the sleep/wake handshake are 
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from poe.actors import NO_REPLY, Call, Error, Exit, GenServer, Reason, Stop, Timer, Work, is_orderly
 from poe.actors.work import DISK_THREADS
@@ -128,8 +128,7 @@ class AppendixOptions:
         return is_full or (segment.receipts is not None and segment.receipts.is_full)
 
 
-@dataclass(frozen=True, slots=True)
-class Configure:
+class Configure(NamedTuple):
     """Go by other options from now on.
 
     Answers whether all is as they say: a segment that holds messages keeps its `ack` for as long as
@@ -654,8 +653,7 @@ class AppendixServer(GenServer):
             self.reply(caller, MOVED)
 
 
-@dataclass(frozen=True, slots=True)
-class _Expired:
+class _Expired(NamedTuple):
     """The deadline of a `WaitFor` has passed."""
 
     caller: Call

@@ -10,7 +10,7 @@ no memory here. A peer with many requests at once is served a few at a turn, so 
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Final, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from poe.actors import SHUTDOWN, Call, Exit, GenServer, Reason, Stop
 from poe.actors.server_cell import ServerCell, cell_of_actor
@@ -135,8 +135,7 @@ class ConnectionOptions:
         check_options(self)
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionParts:
+class ConnectionParts(NamedTuple):
     """What the connections of a listener share."""
 
     routes: RoutingTable

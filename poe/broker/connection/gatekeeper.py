@@ -7,9 +7,8 @@ would do so no more; those are hung up on.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from poe.actors import KILL, NO_REPLY, ActorRef, Call, Error, GenServer, Work
 from poe.broker.access.access import ACCESS_OPERATIONS, NO_USERS, Access
@@ -41,8 +40,7 @@ _LOOK = object()
 _EXPIRY = object()
 
 
-@dataclass(frozen=True, slots=True)
-class GatekeeperParts:
+class GatekeeperParts(NamedTuple):
     """What the gatekeeper works with."""
 
     access: Access | None
@@ -73,8 +71,7 @@ class GatekeeperParts:
         return cls(access, files, wall)
 
 
-@dataclass(frozen=True, slots=True)
-class _Overdue:
+class _Overdue(NamedTuple):
     """To itself: those who were hung up on must have gone."""
 
     refs: tuple[ActorRef, ...]

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from poe.actors import KILL, SHUTDOWN, GenServer, Reason
 from poe.actors.socket_watch import READABLE, SocketWatch
@@ -338,24 +338,21 @@ def _open_doors(parts: ListenerParts) -> list["Door"]:
     return doors
 
 
-@dataclass(frozen=True, slots=True)
-class Clients:
+class Clients(NamedTuple):
     """Who there is: all, and of these the ones that are not let in yet."""
 
     all: ClientCount
     strangers: Strangers
 
 
-@dataclass(frozen=True, slots=True)
-class TlsWay:
+class TlsWay(NamedTuple):
     """How clients come in by TLS."""
 
     holder: TlsHolder
     timeout_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Door:
+class Door(NamedTuple):
     """A socket where clients connect, and how they come in there."""
 
     listening: socket.socket

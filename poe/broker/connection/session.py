@@ -7,7 +7,7 @@ decides. What was found holds for one policy: after a reload all is decided anew
 import math
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 from weakref import proxy
 
 from poe.actors import ActorRef, GenServer, Stop, Timer
@@ -64,8 +64,7 @@ class SessionEnded:
     """Cast to a connection whose peer is not to be served any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServesNothing:
+class ServesNothing(NamedTuple):
     """Cast to the gatekeeper, in answer to that."""
 
     connection: ActorRef

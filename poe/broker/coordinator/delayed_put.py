@@ -5,8 +5,8 @@ So a topic whose disk is slow, or full, keeps no other one waiting, nor who puts
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final, cast
+from dataclasses import dataclass
+from typing import Final, NamedTuple, cast
 from weakref import proxy
 
 from poe.actors import ActorRef, Continue, GenServer, Stop
@@ -44,8 +44,7 @@ _READ_COUNT: Final = 64
 _READ_BYTES: Final = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(NamedTuple):
     """A batch is stored."""
 
     next_number: Number | None
@@ -57,8 +56,7 @@ class Voided:
     """A batch is not stored, and needs another number."""
 
 
-@dataclass(frozen=True, slots=True)
-class PutEnded:
+class PutEnded(NamedTuple):
     """Cast to the delayer: what has become of a batch; an error says why it is not stored yet."""
 
     ref: ActorRef
@@ -66,8 +64,7 @@ class PutEnded:
     outcome: Stored | Voided | PoeError
 
 
-@dataclass(frozen=True, slots=True)
-class Marked:
+class Marked(NamedTuple):
     """Cast to the delayer: what of it is stored for good, and what not, up to a pointer."""
 
     ref: ActorRef
@@ -116,10 +113,10 @@ class DelayedPut(GenServer):
         messages = await self._messages(batch)
         if not messages:
             return Stored(None)
-        self._batch = batch = replace(batch, number=number)
+        self._batch = batch = batch._replace(number=number)
         if not is_repeated:
             await self._handler.put(DELAYED_TOPIC, [encode_intent(batch, number)])
-            self._batch = batch = replace(batch, is_written=True)
+            self._batch = batch = batch._replace(is_written=True)
         try:
             await self._handler.put(topic, messages, None, PutId(producer, *number))
         except UnderCopies as error:  # a queue has it, and makes more copies by itself
@@ -171,7 +168,7 @@ class DelayedPut(GenServer):
         number = batch.number or Number(self._clock.now_us() // 1_000_000, 0)
         notes = [encode_intent(batch, number), encode_done(batch.topic, number)]
         await self._handler.put(DELAYED_TOPIC, notes)
-        self._batch = replace(batch, number=None)
+        self._batch = batch._replace(number=None)
         return Stored(None)
 
     async def _messages(self, batch: Batch) -> list[bytes]:

@@ -82,8 +82,7 @@ class Fence:
         return now_s - self.begun_s > _STUCK_S
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """Asked of the writer: answers the pointer of a message once a majority has it.
 
     Raises:
@@ -103,8 +102,7 @@ class End:
     """Cast to the writer: another node coordinates."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fenced:
+class Fenced(NamedTuple):
     """Cast to `LOG_GROUPS`: a put was refused, since another node coordinates."""
 
     epoch: int

@@ -10,7 +10,7 @@ disk refuse a change, who asked is told, and it is written before anything else 
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from weakref import proxy
 
 from poe.actors import NO_REPLY, SHUTDOWN, ActorExit, Call, Error, GenServer, Stop, Timer
@@ -52,8 +52,7 @@ _RETRY_S = 1.0
 _DEADLINE = object()
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotTaken:
+class SnapshotTaken(NamedTuple):
     """Cast to the registry: what is older than the snapshot before is needed no more."""
 
     name: str
@@ -70,8 +69,7 @@ class _Heartbeat:
     timer: Timer
 
 
-@dataclass(frozen=True, slots=True)
-class _HeartbeatDue:
+class _HeartbeatDue(NamedTuple):
     """A heartbeat that was held back is to be answered."""
 
     member: bytes

@@ -7,7 +7,6 @@ connection sends it from the file. Who finds nothing may wait; one actor a unit 
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -40,8 +39,7 @@ class Leased(NamedTuple):
     found: IndexedSlice | None
 
 
-@dataclass(frozen=True, slots=True)
-class LeasePollEnded:
+class LeasePollEnded(NamedTuple):
     """Sent to the group: the time of a member that waits is over."""
 
     caller: Call

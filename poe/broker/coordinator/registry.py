@@ -7,9 +7,8 @@ it: then it starts the group's actor. What is not needed any more is trimmed.
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 from weakref import proxy
 
 from poe.actors import ActorRef, Call, Error, GenServer
@@ -83,8 +82,7 @@ go."""
 _TRIM = object()
 
 
-@dataclass(frozen=True, slots=True)
-class GroupParts:
+class GroupParts(NamedTuple):
     """What groups work with."""
 
     routes: RoutingTable

@@ -60,8 +60,7 @@ def size_bytes_of(waiting: Entry) -> int:
     return waiting & ((1 << _SIZE_BITS) - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """What is put onto a topic at one time, in this order."""
 
     topic: bytes

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from poe.actors import GenServer, OsProcess, Work
 from poe.actors.python_process import python_command
@@ -54,8 +54,7 @@ _GRACE_S, _SHUTDOWN_S = 0.2, 0.4
 """Part of the five seconds that a node has to stop; a segment that is half archived is no harm."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiverParts:
+class ArchiverParts(NamedTuple):
     """What the archiver works with."""
 
     archives: ArchiveFolders

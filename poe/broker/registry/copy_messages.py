@@ -1,14 +1,13 @@
 """What a replica asks of the topic registry for its copy of a topic, and is told by it."""
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from poe.actors import ActorRef
 from poe.topic_properties import TopicDescription
 
 
-@dataclass(frozen=True, slots=True)
-class InstallTopic:
+class InstallTopic(NamedTuple):
     """Have a replicated topic be as its nodes have agreed; answer its description."""
 
     description: TopicDescription
@@ -16,8 +15,7 @@ class InstallTopic:
     """Whether it is only to be refused where it could not be so: nodes have yet to agree."""
 
 
-@dataclass(frozen=True, slots=True)
-class EnsureCopy:
+class EnsureCopy(NamedTuple):
     """Answer who writes the copy of a replicated topic's partition, and where that copy ends.
 
     `first_us` names its first segment where it has none; None: it is not made, and the answer may
@@ -53,8 +51,7 @@ class CopyWriter:
     """What of the copy was found to be damaged; empty: nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class BeginSegment:
+class BeginSegment(NamedTuple):
     """Begin the next segment of a copy behind its last message; answer a `CopyWriter`.
 
     So do all nodes at the same message. One with nothing in it stays.
@@ -63,16 +60,14 @@ class BeginSegment:
     topic: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class TrimCopy:
+class TrimCopy(NamedTuple):
     """Do what `Trim` does, to a copy; answer how many segments went."""
 
     topic: bytes
     pointer: int
 
 
-@dataclass(frozen=True, slots=True)
-class DropCopy:
+class DropCopy(NamedTuple):
     """Delete all segments of a copy, which is to be made anew; answer None."""
 
     topic: bytes
@@ -81,15 +76,13 @@ class DropCopy:
 CopyRequest: TypeAlias = EnsureCopy | BeginSegment | TrimCopy | DropCopy
 
 
-@dataclass(frozen=True, slots=True)
-class TrimDue:
+class TrimDue(NamedTuple):
     """Cast to a replica: by its properties, its topic is to be trimmed up to this pointer."""
 
     pointer: int
 
 
-@dataclass(frozen=True, slots=True)
-class CopyFailed:
+class CopyFailed(NamedTuple):
     """Cast to a replica: the files of its topic have failed, or are damaged."""
 
     why: str

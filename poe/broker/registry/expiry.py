@@ -6,9 +6,9 @@ segment stays until the archiver has said that it holds all of it.
 
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from poe.actors import ActorRef
 from poe.broker.appendix.hybrid_clock import JumpWatch
@@ -45,15 +45,13 @@ class ExpiringSegment:
         return self.topic, self.timestamp
 
 
-@dataclass(frozen=True, slots=True)
-class Expiring:
+class Expiring(NamedTuple):
     """Cast to the archiver at each look: what waits for it."""
 
     segments: tuple[ExpiringSegment, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Archived:
+class Archived(NamedTuple):
     """Cast to the topic registry: which of the segments that it has told last are archived."""
 
     keys: frozenset[tuple[bytes, int]]
@@ -189,8 +187,7 @@ def count_soon_due(
     So many are archived. For what is unread they may have to wait, which is no matter then.
     """
     age_s, limit = retention.max_age_s, retention.max_bytes
-    sooner = replace(
-        retention,
+    sooner = retention._replace(
         max_age_s=None if age_s is None else age_s * _SOON,
         max_bytes=None if limit is None else int(limit * _SOON),
     )

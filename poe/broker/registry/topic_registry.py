@@ -11,9 +11,9 @@ lands behind a bound that is already recorded (the original lost messages there)
 import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, cast
+from typing import Annotated, Any, NamedTuple, TypeAlias, cast
 from weakref import proxy
 
 from poe.actors import KILLED, ActorRef, Call, Error, Exit, GenServer, Work
@@ -123,8 +123,7 @@ class RegistryParts:
     """Tells how far a group has read a partition, for the topics that keep what is unread."""
 
 
-@dataclass(frozen=True, slots=True)
-class EnsureWriter:
+class EnsureWriter(NamedTuple):
     """Answer the writer of a topic; make the topic when it is new, unless not `may_create`.
 
     `messages` and `put_id` are what is to be put: a topic is not made for what it will refuse.
@@ -136,47 +135,41 @@ class EnsureWriter:
     may_create: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class CreateTopic:
+class CreateTopic(NamedTuple):
     """Make a topic that has these properties; answer its description."""
 
     topic: bytes
     properties: TopicProperties
 
 
-@dataclass(frozen=True, slots=True)
-class AlterTopic:
+class AlterTopic(NamedTuple):
     """Change properties of a topic, by name; answer its description."""
 
     topic: bytes
     changes: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class AdoptTopic:
+class AdoptTopic(NamedTuple):
     """Take topics that are there for the partitions of one; answer its description."""
 
     topic: bytes
     properties: TopicProperties
 
 
-@dataclass(frozen=True, slots=True)
-class Trim:
+class Trim(NamedTuple):
     """Delete the segments of a topic whose newest pointer is `pointer` or less; answer how many."""
 
     topic: bytes
     pointer: int
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(NamedTuple):
     """Delete a topic with all its partitions and properties; answer None."""
 
     topic: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Settle:
+class Settle(NamedTuple):
     """Recover a topic that a killed server left open, so that it can be told of; answer None."""
 
     topic: bytes
@@ -645,7 +638,7 @@ class TopicRegistry(GenServer):
         retention = self._settings.retention(topic)
         if retention.max_bytes is None:
             return
-        chosen = await self._choose(topic, replace(retention, max_age_s=None))
+        chosen = await self._choose(topic, retention._replace(max_age_s=None))
         try:
             await self._servers.remove(self._routes, {topic: chosen})
         except StorageError as error:  # the next look tries again

@@ -4,7 +4,8 @@ A pure look-up: nobody is told of a change here, the topic registry does that.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from poe.broker.appendix.server import AppendixOptions, Configure
 from poe.storage import Store
@@ -13,8 +14,7 @@ from poe.topic_properties import TopicDescription, TopicProperties, is_reserved
 _APPENDIX_NAMES = ("count_limit", "size_limit", "read")
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(NamedTuple):
     """How long the messages of a topic are kept, and how many."""
 
     max_age_s: float | None = None

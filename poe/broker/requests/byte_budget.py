@@ -12,7 +12,7 @@ that is larger than what is left gets through, and the memory of half frames is 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from poe.errors import Overloaded
 
@@ -138,8 +138,7 @@ class Holding:
         self.set(0)
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(NamedTuple):
     """What the requests of one connection may take of memory."""
 
     holding: Holding

@@ -1,7 +1,6 @@
 """Messages that are put later: what is asked of the actor that keeps them."""
 
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from poe.broker.requests.request_handler import RequestHandler
 from poe.broker.requests.retry import until_answered
@@ -10,8 +9,7 @@ DELAYER: Final = "delayer"
 """Name of the actor that puts messages when they are due."""
 
 
-@dataclass(frozen=True, slots=True)
-class PutLater:
+class PutLater(NamedTuple):
     """Asked of `DELAYER`: keep messages until they are due; answers how many wait then."""
 
     topic: bytes

@@ -4,8 +4,7 @@ The ring belongs to the node and outlives this actor; only who waits is kept her
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from poe.actors import NO_REPLY, Call, GenServer, Reason, Timer
 from poe.broker.access.permission import Need, check
@@ -24,8 +23,7 @@ _NEWS: Final = object()
 _NEEDS: Final = (Need.of_node("admin"),)
 
 
-@dataclass(frozen=True, slots=True)
-class _Expired:
+class _Expired(NamedTuple):
     caller: Call
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from poe.actors import ActorRef, Call, GenServer
 from poe.actors.server_cell import ServerCell
@@ -48,8 +48,7 @@ _FEW_COUNT = 1024
 """Messages of which the index entries need no room that has to be asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRequest:
+class GroupRequest(NamedTuple):
     """Asked of a group; answers what its op answers."""
 
     op: str
@@ -58,8 +57,7 @@ class GroupRequest:
     """Its name, for the actor of a queue, which serves all groups that take from it."""
 
 
-@dataclass(frozen=True, slots=True)
-class FindGroup:
+class FindGroup(NamedTuple):
     """Asked of `GROUPS`: answers the actor of a group, or of the queue that it takes from.
 
     With a mode the group is made where there is none, and must be of that mode and those topics.
@@ -74,16 +72,14 @@ class FindGroup:
     may_create: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteGroup:
+class DeleteGroup(NamedTuple):
     """Asked of `GROUPS`: deletes a group; one that has members only with `force`."""
 
     name: str
     force: bool
 
 
-@dataclass(frozen=True, slots=True)
-class EndGroup:
+class EndGroup(NamedTuple):
     """Asked of a group by `GROUPS`: it writes that it is deleted, and ends; answers None."""
 
     force: bool
@@ -94,8 +90,7 @@ class ListGroups:
     """Asked of `GROUPS`: answers a map of name, mode and topics for each group, sorted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Undelivered:
+class Undelivered(NamedTuple):
     """Cast to a group: who asked for a lease has not been told of it, and never will be."""
 
     lease: Lease
@@ -103,8 +98,7 @@ class Undelivered:
     """As in `GroupRequest`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetUnits:
+class ForgetUnits(NamedTuple):
     """Asked of `GROUPS`: has groups forget how far they are in what was deleted; answers None."""
 
     topic: bytes

@@ -18,7 +18,7 @@ Errors are `PoeError`s.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from poe.topic_properties import TopicProperties
 
@@ -26,8 +26,7 @@ LOGS: Final = "logs"
 """Name of the actor that knows all replicated topics."""
 
 
-@dataclass(frozen=True, slots=True)
-class CreateLog:
+class CreateLog(NamedTuple):
     """Make a replicated topic; answers its description.
 
     Raises:
@@ -40,8 +39,7 @@ class CreateLog:
     properties: TopicProperties
 
 
-@dataclass(frozen=True, slots=True)
-class AlterLog:
+class AlterLog(NamedTuple):
     """Change properties of a replicated topic, by name; answers its description.
 
     Raises:
@@ -54,8 +52,7 @@ class AlterLog:
     changes: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteLog:
+class DeleteLog(NamedTuple):
     """Delete a replicated topic at all nodes; answers None.
 
     Raises:
@@ -65,8 +62,7 @@ class DeleteLog:
     topic: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class TrimLog:
+class TrimLog(NamedTuple):
     """Delete at all nodes segments with nothing behind a pointer; answers how many went here.
 
     Raises:
@@ -76,8 +72,7 @@ class TrimLog:
     pointer: int
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeLogs:
+class DescribeLogs(NamedTuple):
     """Answers a map: how the engine is, and each partition here."""
 
     has_streams: bool = True
@@ -97,8 +92,7 @@ class VerifyLog:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class MoveLog:
+class MoveLog(NamedTuple):
     """Have a node lead some partitions of a replicated topic; answers None.
 
     Raises:
@@ -112,8 +106,7 @@ class MoveLog:
     """Id of its folder, in hexadecimal digits."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetLogNode:
+class ForgetLogNode(NamedTuple):
     """Take a node that will not come back out of the engine; other nodes get what it had.
 
     Answers None; of one that the engine does not know, too, as where the servers are an operator's.

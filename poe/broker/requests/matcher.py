@@ -6,8 +6,7 @@ by them: Python's own can be made to take years by a pattern of twenty character
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -37,8 +36,7 @@ class Matcher(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Contains:
+class Contains(NamedTuple):
     """Messages that contain some bytes."""
 
     wanted: bytes

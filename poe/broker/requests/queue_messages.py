@@ -31,8 +31,7 @@ QUEUES: Final = "queues"
 """Name of the actor that knows all queues."""
 
 
-@dataclass(frozen=True, slots=True)
-class FindQueue:
+class FindQueue(NamedTuple):
     """Asked of `QUEUES`: answers the actor of a queue.
 
     Raises:
@@ -60,8 +59,7 @@ class ListQueues:
     """Asked of `QUEUES`: answers what `DescribeQueue` does, of all queues, sorted by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteQueue:
+class DeleteQueue(NamedTuple):
     """Asked of `QUEUES`: deletes a queue and all that it holds, on all nodes; answers None.
 
     Raises:
@@ -71,8 +69,7 @@ class DeleteQueue:
     name: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterRequest:
+class ClusterRequest(NamedTuple):
     """Asked of `QUEUES`: answers what one of the ops of a cluster answers, as plain values."""
 
     op: str
@@ -105,8 +102,7 @@ class QueueStored(NamedTuple):
     """Nodes that hold it."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrowseQueue:
+class BrowseQueue(NamedTuple):
     """Asked of a queue: look at what this node holds, and hand nothing out; answers `Browsed`."""
 
     after: tuple[bytes, int]

@@ -9,7 +9,7 @@ of the new one (`fenced_log.py`), whatever it believes.
 
 import logging
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 from weakref import proxy
@@ -272,7 +272,7 @@ class LogGroups(GenServer):
             last is not None and last.epoch == before.revision and last.is_alone
         )
         floors = GroupFloors(self._parts.groups.routes)
-        groups = replace(self._parts.groups, floors=floors, fence=fence)
+        groups = self._parts.groups._replace(floors=floors, fence=fence)
         try:
             ref = await start_dynamic_child(
                 self, COORDINATION_SUP, *coordination(groups, self._parts.me)
