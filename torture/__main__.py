@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import get_args
 
+from poe.cli.end import end_process
 from poe.storage.store import store
 from torture import mutants
 from torture.scenario import Column, Run, Scenario, Unavailable, play
@@ -107,4 +108,6 @@ def _parse() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    end_process(code)
+    sys.exit(code)

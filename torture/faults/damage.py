@@ -15,7 +15,7 @@ from torture.scenario import Run, Trial
 from torture.workload import START_US, do_steps, make_steps, open_store, read_store
 
 _STEPS = 60
-_EVERY = 43
+_EVERY = 83
 """Of the bits one in so many is flipped in CI: one in each entry of an index, or of sums."""
 Kind = Literal["flip", "swap"]
 Changes = dict[str, bytes | None]

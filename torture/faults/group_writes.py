@@ -66,6 +66,7 @@ _WORKERS = {
     "options": {"session_s": 600.0, "lease_s": _LEASE_S, "attempts_max": 2, "retry_s": 0.5},
 }
 _END_ROUNDS = 100
+_EVERY = 2
 
 
 class _Died(KeyboardInterrupt):
@@ -108,10 +109,10 @@ class _Disk(SimulatedDisk):
 def play(run: Run) -> None:
     """Have each trial die at all operations in one of the ways."""
     take_many_snapshots()
-    run.each(_trial)
+    run.each(lambda trial: _trial(run, trial))
 
 
-def _trial(trial: Trial) -> None:
+def _trial(run: Run, trial: Trial) -> None:
     ack, is_power_cut, window_s = _WAYS[trial.number % len(_WAYS)]
     # The first one lives to the end, to count what it may die of.
     whole = _Life(ack, _Disk(-1, 1.0))
@@ -119,7 +120,7 @@ def _trial(trial: Trial) -> None:
     operations = list(whole.disk.operations)
     trial.failures += whole.end(since_s=None)
     trial.note(operations=len(operations))
-    for nth, name in enumerate(operations):
+    for nth, name in run.thinned(enumerate(operations), _EVERY):
         # What is no write is not done in part: that it was not done is how the one before ends.
         for share in (0.5, 1.0) if name == "write_at" else (1.0,):
             life = _Life(ack, _Disk(nth, share))

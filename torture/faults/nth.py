@@ -14,7 +14,7 @@ from torture.workload import Ack
 _TOPICS = (b"a", b"b")
 _ACKS: tuple[Ack, ...] = ("flushed", "fsync")
 _REPAIR_S = 3.0
-_EVERY = 7
+_EVERY = 13
 """Of the operations one in so many fails in CI."""
 
 

@@ -15,12 +15,13 @@ _RECORDS = 100
 _BATCH_RECORDS = 5
 _SLAB_BYTES = 1000
 _NEXT = b"next"
+_EVERY = 15
 
 Batch = list[Record]
 
 
 def play(run: Run) -> None:
-    """Flip bits of a log of its own in each trial: one in each byte, in the release column all."""
+    """Flip bits of a log of its own in each trial."""
     run.each(lambda trial: _trial(run, trial))
 
 
@@ -34,15 +35,15 @@ def _trial(run: Run, trial: Trial) -> None:
             batches.append([(writer.write(message), message) for message in messages])
             writer.flush()
     for path, content in made.snapshot().items():
-        for at in range(len(content)):
-            for bit in range(8) if run.column == "release" else [at % 8]:
-                files = made.copy("boot")
-                files.inodes[path].content[at] ^= 1 << bit
-                trial.note(flips=1)
-                wrong = _look(files, batches)
-                if wrong:
-                    trial.failures.append(f"{path}, byte {at}, bit {bit}: {wrong}")
-                    return
+        for number in run.thinned(range(8 * len(content)), _EVERY):
+            at, bit = divmod(number, 8)
+            files = made.copy("boot")
+            files.inodes[path].content[at] ^= 1 << bit
+            trial.note(flips=1)
+            wrong = _look(files, batches)
+            if wrong:
+                trial.failures.append(f"{path}, byte {at}, bit {bit}: {wrong}")
+                return
 
 
 def _look(files: MemoryFiles, batches: list[Batch]) -> str:

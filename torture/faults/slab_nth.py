@@ -14,14 +14,15 @@ from torture.slab_workload import LOG, make_puts, read_log
 _PUTS = 24
 _SLAB_BYTES = 400
 _BUFFER_BYTES = 150
+_EVERY = 2
 
 
 def play(run: Run) -> None:
     """Live a life of its own in each trial, with a fault at each operation."""
-    run.each(_trial)
+    run.each(lambda trial: _trial(run, trial))
 
 
-def _trial(trial: Trial) -> None:
+def _trial(run: Run, trial: Trial) -> None:
     random = trial.random
     # The first is lived without a fault, to count what may fail.
     journal = Journal()
@@ -30,7 +31,7 @@ def _trial(trial: Trial) -> None:
     _live(failing, puts)
     operations_count = failing.count
     trial.note(operations=operations_count)
-    for nth in range(operations_count):
+    for nth in run.thinned(range(operations_count), _EVERY):
         for error_number in ERRORS:
             for is_for_ever in (False, True):
                 for put in puts:

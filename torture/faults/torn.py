@@ -13,7 +13,7 @@ from torture.workload import START_US, open_store, read_store, writer_of
 _RECORDS = 200
 _TOPIC = b"t"
 _PATH = f"topics/t/{START_US}"
-_EVERY = 5
+_EVERY = 9
 """Of the cuts one in so many is tried in CI."""
 _LIVES = ("closed", "killed", "rebooted")
 
