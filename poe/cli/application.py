@@ -15,6 +15,7 @@ import typer
 
 from poe.cli.exit_code import ExitCode
 from poe.cli.interrupt import Interrupt
+from poe.cli.option_help import is_help_asked
 from poe.cli.output import (
     OutputFailed,
     ReaderGone,
@@ -131,6 +132,7 @@ def _application(arguments: Sequence[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     application.callback(invoke_without_command=True)(_top)
+    is_help_asked.set("--help" in arguments or _is_completion())
     for name in _wanted(arguments):
         made = _load(_COMMANDS[name])
         if isinstance(made, typer.Typer):
@@ -145,8 +147,12 @@ def _wanted(arguments: Sequence[str]) -> Sequence[str]:
     if list(arguments) == ["--version"]:
         return ()
     first = arguments[0] if arguments else ""
-    # A shell that completes asks with no arguments.
-    return [first] if first in _COMMANDS and "_POE_COMPLETE" not in os.environ else list(_COMMANDS)
+    return [first] if first in _COMMANDS and not _is_completion() else list(_COMMANDS)
+
+
+def _is_completion() -> bool:
+    """Return whether a shell asks what could be typed, which it does with no arguments."""
+    return "_POE_COMPLETE" in os.environ
 
 
 def _load(place: str) -> Callable[..., Any] | typer.Typer:
