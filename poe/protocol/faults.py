@@ -4,6 +4,7 @@ A class is found by its code and made without calling its constructor: the messa
 and a server that is newer or lies can at most set the attributes which the constructor names.
 """
 
+from functools import cache
 from inspect import Parameter, signature
 from typing import Any
 
@@ -25,7 +26,7 @@ def error_message(error: PoeError) -> str:
 
 def error_values(error: PoeError) -> dict[str, Plain]:
     """Return the attributes of the error that its constructor names; what is not plain as text."""
-    _, names = _CLASSES.get(error.code, (PoeError, {}))
+    names = _parameters(error.code) if error.code in _CLASSES else ()
     return {name: _plain(getattr(error, name)) for name in names if hasattr(error, name)}
 
 
@@ -34,9 +35,12 @@ def rebuild_error(code: int, name: str, message: str, values: dict[str, Any]) ->
 
     A server that is older may not know of attributes that have a default.
     """
-    error_class, parameters = _CLASSES.get(code, (ServerError, {}))
-    values = {each: values.get(each, default) for each, default in parameters.items()}
-    if error_class is ServerError or Parameter.empty in values.values():
+    error_class = _CLASSES.get(code, ServerError)
+    if error_class is ServerError:
+        return ServerError(code, name, message)
+    parameters = _parameters(code).items()
+    values = {each: values.get(each, default) for each, default in parameters}
+    if Parameter.empty in values.values():
         return ServerError(code, name, message)
     error = error_class.__new__(error_class)
     Exception.__init__(error, message)
@@ -60,19 +64,21 @@ def _fit(text: str) -> str:
     return text[:TEXT_MAX].encode(errors="backslashreplace").decode()
 
 
-def _parameters(error_class: type[PoeError]) -> dict[str, Any]:
-    """Return what the constructor takes, by name: its default, or that there is none.
+@cache
+def _parameters(code: int) -> dict[str, Any]:
+    """Return what a class's constructor takes, by name: its default, or that there is none.
 
     Nothing where the error is only a message.
     """
+    error_class = _CLASSES[code]
     if error_class.__init__ is PoeError.__init__:
         return {}
     parameters = signature(error_class).parameters
     return {name: each.default for name, each in parameters.items()}
 
 
-_CLASSES: dict[int, tuple[type[PoeError], dict[str, Any]]] = {
-    value.code: (value, _parameters(value))
+_CLASSES: dict[int, type[PoeError]] = {
+    value.code: value
     for value in vars(errors).values()
     if isinstance(value, type) and issubclass(value, PoeError) and "code" in vars(value)
 }
