@@ -14,6 +14,7 @@ def pages():
     return api_reference.pages()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", api_reference.PACKAGES)
 def test_the_committed_page_is_current(package, pages):
     committed = (api_reference.FOLDER / f"{package}.md").read_text()

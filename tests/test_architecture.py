@@ -58,6 +58,7 @@ def test_only_a_package_lists_its_public_names():
     assert [name for name in listing if not name.endswith("/__init__.py")] == []
 
 
+@pytest.mark.slow
 def test_text_has_no_unfinished_mark_and_no_personal_path():
     """A mark needs its issue, as in (#12)."""
     found = [

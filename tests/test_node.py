@@ -462,6 +462,7 @@ def test_of_threads_that_start_the_module_s_node_at_once_one_does(tmp_path):
     assert not still_running
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("uncollected")
 def test_a_node_that_has_stopped_holds_nothing_of_its_folder_open(tmp_path):
     with Node(dir=tmp_path, port=None) as node:

@@ -68,6 +68,7 @@ def test_it_passes_or_notices_the_mutant(name, mutant):
     assert code == (FAILED if mutant else PASSED), told
 
 
+@pytest.mark.slow
 def test_the_list_names_every_scenario():
     code, told = torture("list")
     assert code == PASSED

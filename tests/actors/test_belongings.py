@@ -211,6 +211,7 @@ def test_a_timer_that_fired_or_was_cancelled_belongs_to_nobody(system):
     assert log_of(system, ref) == [("info", 1)]
 
 
+@pytest.mark.slow
 def test_taking_back_many_timers_takes_no_longer_for_each_than_few(system):
     def set_many(puppet):
         timers = [puppet.send_after(HOUR_S, number) for number in range(50_000)]

@@ -60,6 +60,7 @@ def kill(system, ref):
     return pid
 
 
+@pytest.mark.slow
 def test_each_actor_is_a_process_of_its_own(processes):
     refs = [processes.start(Doer) for _ in range(3)]
     pids = [processes.call(ref, (pid_of,)) for ref in refs]
@@ -67,6 +68,7 @@ def test_each_actor_is_a_process_of_its_own(processes):
     assert len({os.getpid(), *pids}) == 4
 
 
+@pytest.mark.slow
 def test_killed_child_is_restarted_at_once_in_a_new_process(stage):
     system = stage.system
     supervisor = system.start(Supervisor, SupervisorFlags(intensity=10), specs("ab"))
@@ -81,6 +83,7 @@ def test_killed_child_is_restarted_at_once_in_a_new_process(stage):
     assert after["b"] is before["b"]
 
 
+@pytest.mark.slow
 def test_call_under_way_to_a_killed_actor_fails(processes):
     one, other = processes.start(Doer, trap_exits=True), processes.start(Doer)
     processes.call(one, (link_to, other))
@@ -119,6 +122,7 @@ def test_process_that_dies_before_its_actor_is_made_fails_the_start(processes):
         processes.start(DiesAtOnce)
 
 
+@pytest.mark.slow
 def test_killed_inner_supervisor_takes_its_children_along_and_is_restarted(stage):
     system = stage.system
     inner = ChildSpec(
@@ -147,6 +151,7 @@ def test_busy_orphan_is_ended_although_it_reads_no_messages(stage):
     wait_until(lambda: not is_running(system.pid_of(child)), 20)
 
 
+@pytest.mark.slow
 def test_busy_child_is_killed_when_its_time_is_up(stage):
     system = stage.system
     children = [spec("a"), spec("busy", shutdown_s=0.1)]
@@ -158,6 +163,7 @@ def test_busy_child_is_killed_when_its_time_is_up(stage):
     assert stage.refs(supervisor)["busy"] is None
 
 
+@pytest.mark.slow
 def test_child_that_spins_in_its_clean_up_is_killed_too(stage):
     system = stage.system
     children = [spec("a"), spec("s", cleanup="spins", shutdown_s=1.0)]
@@ -259,6 +265,7 @@ def test_nothing_is_left_of_an_application_that_was_killed():
     wait_until(lambda: not any(is_running(pid) for pid in left), 20)
 
 
+@pytest.mark.slow
 def test_no_socket_of_a_tcp_system_can_be_reached_from_another_host():
     system = HostedSystem("multiprocTCPBase")
     try:

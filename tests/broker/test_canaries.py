@@ -206,6 +206,7 @@ def test_a_name_of_megabytes_is_not_kept(caplog):
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_a_connection_remembers_no_name_that_no_topic_can_have(guarded):
     node, token, _ = guarded
     with connect_as(node, token) as client:

@@ -145,6 +145,7 @@ def test_a_refused_frame_leaves_nothing(serve):
         wait_until(lambda: [part() for part in parts if part() is not None] == [])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quiet")
 def test_a_put_that_the_store_refuses_leaves_nothing(serve):
     """Its error has gone through frames that hold the messages and the call."""

@@ -101,6 +101,7 @@ def test_pages_of_topics_follow_one_another(simulate):
     assert node.control("counters", count=25)["next"] is None
 
 
+@pytest.mark.slow
 def test_a_client_gets_all_pages(tmp_path):
     with Node(dir=tmp_path, port=0) as node, connect(node) as client:
         for number in range(600):

@@ -184,6 +184,7 @@ def test_a_reader_that_is_killed_and_too_old_goes_after_its_repair(sim, quiet):
     assert messages(sim) == []
 
 
+@pytest.mark.slow
 def test_without_max_age_nothing_ever_goes(simulate):
     sim = simulate(count_limit=2)
     sim.node.put_many(TOPIC, [b"1", b"2"])
@@ -266,6 +267,7 @@ def make_topic(sim, topic, **properties):
     sim.node.control("topic_create", topic=topic, properties=properties)
 
 
+@pytest.mark.slow
 def test_partitions_that_nobody_has_put_onto_cost_a_look_nothing(simulate, monkeypatch):
     """Some topics of a thousand partitions and a tiny age once kept a node busy for ever."""
     sim = simulate()

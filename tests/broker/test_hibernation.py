@@ -2,6 +2,8 @@
 
 import gc
 
+import pytest
+
 from tests.broker.nodes import open_files, read_by_frames, read_by_next
 
 TOPIC = b"t"
@@ -91,6 +93,7 @@ def test_a_slice_outlives_the_sleep_of_its_segment(simulate):
     assert len(sim.read(TOPIC, 0, 10)) == 10
 
 
+@pytest.mark.slow
 def test_ten_thousand_polls_at_the_end_of_a_sleeping_topic_leave_nothing(simulate):
     """The original woke the segment for each, and leaked two descriptors."""
     sim = simulate()

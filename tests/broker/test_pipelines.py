@@ -80,6 +80,7 @@ def test_the_tree_shows_pipelines_and_their_queries(serve):
     assert rows[place + 3]["id"] == "events"
 
 
+@pytest.mark.slow
 def test_the_tree_is_bounded_whatever_pipelines_report(simulate):
     node = simulate().node
     long = "x" * 1000

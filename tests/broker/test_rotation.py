@@ -148,6 +148,7 @@ def test_no_put_is_lost_or_doubled_while_segments_roll_every_millisecond(serve):
     node.stop(60)
 
 
+@pytest.mark.slow
 def test_a_thousand_rotations_leave_no_descriptor_open(simulate):
     """The original kept one descriptor and one process for every segment that it ever opened."""
     sim = simulate(count_limit=1)

@@ -118,6 +118,7 @@ def test_a_rate_of_zero_turns_it_off(simulate, caplog):
     assert "_data" not in caplog.text
 
 
+@pytest.mark.slow
 def test_a_segment_that_is_deleted_meanwhile_is_nobodys_loss(simulate):
     sim = with_closed_segments(simulate, max_age=100, scrub_rate=100)
     sim.advance(DAY)

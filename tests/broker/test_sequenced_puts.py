@@ -128,6 +128,7 @@ def test_across_rotations_the_last_puts_are_known_and_older_ones_known_to_be_sto
     assert texts(client) == [b"%d" % number for number in range(count)]
 
 
+@pytest.mark.slow
 def test_a_segment_with_very_many_producers_is_full(simulate):
     sim = simulate()
     for number in range(PRODUCERS_FULL_COUNT):

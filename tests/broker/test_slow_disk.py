@@ -137,6 +137,7 @@ def test_a_put_that_waits_too_long_is_told_and_may_be_stored(serve, disk):
     assert [message for _, message in read_by_next(node, SLOW)] == [b"first", b"1", b"2", b"3"]
 
 
+@pytest.mark.slow
 def test_a_put_that_has_to_be_made_again_gives_its_buffer_back_while_it_waits(node, disk):
     """The buffers are for all connections; each that waits for a disk would have one of its own."""
     gc.collect()  # what tests before this one have left has no buffer then

@@ -141,6 +141,7 @@ def test_what_the_disk_does_not_give_is_told_or_logged(node, caplog, monkeypatch
             assert os.strerror(errno.EIO) in caplog.text
 
 
+@pytest.mark.slow
 def test_replies_that_the_peer_takes_late_come_whole_and_in_order(node):
     """Small ones, of which the kernel takes any part before it takes no more."""
     node.put_many(b"t", [b"x" * 50] * 20)

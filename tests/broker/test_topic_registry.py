@@ -157,6 +157,7 @@ def test_an_empty_segment_that_cannot_be_removed_does_no_harm(tmp_path, broker, 
     assert broker.texts(b"b") == [b"0", b"1", b"2", b"2"]
 
 
+@pytest.mark.slow
 def test_whichever_call_of_the_start_fails_every_topic_is_there_in_the_end(broker):
     """Between the recovery of the store and the end of the registry's start."""
     for nth in range(100):

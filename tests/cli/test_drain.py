@@ -95,6 +95,7 @@ def messages_of(node):
             yield message
 
 
+@pytest.mark.slow
 def test_requests_that_have_come_whole_are_served_before_the_end(tmp_path):
     """All of them were there before the signal, more than are served in a turn."""
     with serve(tmp_path) as server, socket.create_connection(("127.0.0.1", server.port)) as peer:

@@ -67,6 +67,7 @@ def test_the_console_names_options_as_they_are_typed():
     assert complaint(run).startswith("poe: option '--user' is 'ann'; use it together with ")
 
 
+@pytest.mark.slow
 def test_the_help_tells_every_option_with_its_default():
     text = " ".join(poe("gateway", "--help", COLUMNS="400").stdout.decode().split())
     for name in GatewayOptions.__dataclass_fields__:

@@ -417,6 +417,7 @@ def test_a_dash_is_no_work(node, run):
     assert node.control("topics") == []
 
 
+@pytest.mark.slow
 def test_a_program_is_run_for_each_message(node, tmp_path):
     last = node.put_many("jobs", [b"one", b"two", b"three"])
     program = (
@@ -437,6 +438,7 @@ def test_a_program_is_run_for_each_message(node, tmp_path):
     assert told == f"jobs\t{last - 1}\t2 attempts\texit code 1: bad two\ttwo\n"
 
 
+@pytest.mark.slow
 def test_a_program_that_runs_on_after_the_end_is_told_to_end(node, tmp_path):
     node.put("jobs", b"slow")
     program = (
@@ -509,11 +511,13 @@ def test_a_program_that_is_not_there_is_refused(run):
     assert "is no program" in run("work", "jobs", "--", "no-such-program", code=2)
 
 
+@pytest.mark.slow
 def test_work_that_its_group_refuses_says_so_once(run, billing):
     told = run("work", "orders", "--group", "billing", "--", "cat", code=1, command=poe)
     assert "group 'billing' is of mode 'ordered'" in told
 
 
+@pytest.mark.slow
 def test_work_needs_a_server():
     ended = poe("work", "jobs", "--", "cat", port=1)
     assert ended.returncode == 3

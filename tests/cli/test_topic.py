@@ -128,6 +128,7 @@ def test_a_topic_with_partitions_is_read_and_put_onto_without_an_option(node):
     assert "2 partitions" in run("read", "t", "--partition", 2, code=2)
 
 
+@pytest.mark.slow
 def test_what_is_no_envelope_is_read_as_it_is(node):
     """As of topics that were adopted with envelopes, and have none: they could not be read."""
     node.create_topic("t", envelope=True)

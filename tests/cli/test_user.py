@@ -315,6 +315,7 @@ def test_a_password_is_replaced_or_kept_for_a_while(user, path):
     assert opens(keys, last)
 
 
+@pytest.mark.slow
 def test_no_chosen_password_is_made_as_easy_to_guess_as_a_generated_one_may_be(
     user, path, monkeypatch
 ):

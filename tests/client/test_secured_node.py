@@ -394,6 +394,7 @@ def test_tokens_that_expire_are_renewed_on_connections_that_go_on(place, monkeyp
 # ---- nothing of a secret ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_no_secret_stands_anywhere(place, tmp_path, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     token = place.users.token("ci", "canary-token")

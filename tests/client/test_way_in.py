@@ -323,6 +323,7 @@ def test_a_login_is_renewed_while_calls_go_on(face, tls, context, hasty):
     assert guard.asked.count("auth") == 4
 
 
+@pytest.mark.slow
 def test_a_login_that_cannot_be_renewed_is_used_up(face, tls, context, hasty, caplog):
     guard = Guard(TOKEN, expires_s=60.0)
     tokens = [OTHER_TOKEN, OTHER_TOKEN, TOKEN]

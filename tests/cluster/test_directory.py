@@ -72,6 +72,7 @@ def test_a_directory_is_bounded_and_forgets_the_oldest_deletion_first():
     assert directory.get(b"7") is not None
 
 
+@pytest.mark.slow
 def test_of_more_deletions_than_there_is_room_for_all_keep_the_last_whoever_heard_of_which():
     times = range(QUEUES_MAX + 9, 0, -1)
     deleted = [QueueRecord(b"%05d" % each, 1, deleted_us=us) for each, us in enumerate(times)]
@@ -110,6 +111,7 @@ anything = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.sampled_from([64, 65, 66, 67]), anything, anything)
 def test_any_values_are_a_frame_or_refused(kind, value, other):
     for fields in ((kind, value), (kind, value, other)):

@@ -132,6 +132,7 @@ def crashes(node):
     return told.get("queues restarted", 0), node.system.whereis(QUEUES)
 
 
+@pytest.mark.slow
 @given(asked=st.lists(requests(), min_size=1, max_size=8))
 def test_whatever_a_client_asks_of_queues_is_answered_and_ends_no_actor(node, asked):
     before = crashes(node)
@@ -143,6 +144,7 @@ def test_whatever_a_client_asks_of_queues_is_answered_and_ends_no_actor(node, as
     assert crashes(node) == before
 
 
+@pytest.mark.slow
 @given(asked=st.lists(leases(), min_size=1, max_size=8))
 def test_whatever_is_asked_of_a_group_of_a_queue_is_answered_and_ends_no_actor(node, asked):
     before = crashes(node)

@@ -106,6 +106,7 @@ def test_who_was_there_once_is_a_seed_after_those_that_were_given():
     assert len(options.with_known(f"h{number}:1" for number in range(1000)).seeds) == 33
 
 
+@pytest.mark.slow
 def test_without_a_cluster_nothing_of_one_is_loaded(tmp_path):
     code = f"""
 import poe, sys

@@ -133,10 +133,12 @@ def test_in_a_process_a_function_may_do_anything(runner):
     assert told[3] == "it took longer than 3 s"
 
 
+@pytest.mark.slow
 def test_signals_for_all_processes_of_a_mapping_end_no_call(runner):
     assert runner.run(messages(b"signals")) == [Answer("True")]
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_between_two_batches_is_no_error_of_the_next_message(runner):
     runner.run(messages(b"a"))
     process = runner._process._process  # noqa: SLF001 - whoever is short of memory kills it
@@ -145,6 +147,7 @@ def test_a_process_that_is_killed_between_two_batches_is_no_error_of_the_next_me
     assert runner.run(messages(b"b", b"c")) == [Answer(b"b!"), Answer(b"c!")]
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_before_it_was_told_all_is_an_error_of_one_message(runner):
     runner.run(messages(b"a"))
     process = runner._process._process  # noqa: SLF001 - likewise
@@ -156,6 +159,7 @@ def test_a_process_that_is_killed_before_it_was_told_all_is_an_error_of_one_mess
     assert str(answers[0].error).startswith("its process cannot be used: ")
 
 
+@pytest.mark.slow
 def test_a_process_says_nothing_that_its_function_does_not(runner, capfd):
     runner.run(messages(b"a"))
     told = capfd.readouterr()
@@ -170,11 +174,13 @@ def test_what_cannot_be_read_of_a_process_is_an_error_of_one_message(runner):
     assert str(answers[3].error).startswith("its process ")
 
 
+@pytest.mark.slow
 def test_many_messages_of_any_size_come_back(runner):
     values = [bytes(size) for size in (1, 100, 70_000) * 300]
     assert [each.value for each in runner.run(messages(*values))] == [v + b"!" for v in values]
 
 
+@pytest.mark.slow
 def test_a_process_that_does_not_start_is_an_error_of_each_message(runner, tmp_path):
     Path(tmp_path / "f.py").write_text("raise SystemExit(3)")
     assert [each.error for each in runner.run(messages(b"a"))] == [
@@ -182,6 +188,7 @@ def test_a_process_that_does_not_start_is_an_error_of_each_message(runner, tmp_p
     ]
 
 
+@pytest.mark.slow
 def test_its_process_is_heard_by_a_program_that_has_a_thousand_files_open(runner):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))

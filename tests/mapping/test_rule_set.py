@@ -348,6 +348,7 @@ def slowly(rules, messages, decode, match, undecodable):
     return counts
 
 
+@pytest.mark.slow
 @given(
     RULES,
     MESSAGES,

@@ -28,6 +28,7 @@ def result(seed, **options):
     return world.stored(), world.expected()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_idle_long", [False, True])
 def test_nothing_is_lost_or_twice(is_idle_long):
     for seed in SEEDS:
@@ -35,6 +36,7 @@ def test_nothing_is_lost_or_twice(is_idle_long):
         assert stored == expected, seed
 
 
+@pytest.mark.slow
 def test_a_power_cut_that_sets_plans_back_loses_nothing():
     twice = 0
     for seed in SEEDS:
@@ -54,6 +56,7 @@ def times_expected(world):
     return Counter(int(each.split()[-1]) for each in world.expected().elements())
 
 
+@pytest.mark.slow
 def test_a_batch_is_not_repeated_with_other_rules():
     for seed in SEEDS:
         world = World(seed, rules_change=True)
@@ -124,6 +127,7 @@ def test_a_mutant_is_noticed(options):
     assert is_noticed(**options)
 
 
+@pytest.mark.slow
 def test_a_life_that_is_not_renewed_loses_messages_at_a_power_cut():
     lost = 0
     for seed in SEEDS:
@@ -137,6 +141,7 @@ def test_producers_that_are_forgotten_are_noticed(monkeypatch):
     assert is_noticed(is_idle_long=True)
 
 
+@pytest.mark.slow
 def test_rules_that_change_under_a_plan_are_noticed():
     worlds = [World(seed, rules_change=True, unit=AnyRules) for seed in SEEDS]
     for world in worlds:

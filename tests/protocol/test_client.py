@@ -208,6 +208,7 @@ class Held:
     """What the caller's frame holds."""
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("uncollected")
 def test_a_refusal_keeps_nothing_of_its_caller():
     def script(peer: Peer) -> None:

@@ -19,6 +19,7 @@ def request(**fields: object) -> memoryview:
     return memoryview(msgpack.packb(fields))
 
 
+@pytest.mark.slow
 @given(
     st.text(min_size=1),
     st.integers(0, (1 << 64) - 1),

@@ -29,6 +29,7 @@ def flood(clients, requests_of):
         client.send(b"".join(request.encode() for request in requests_of(number)))
 
 
+@pytest.mark.slow
 def test_an_appendix_server_has_one_request_of_each_connection_waiting(node, crowd):
     ((_, ((writer, _),)),) = node.info()
     node.system.suspend(writer)
@@ -48,6 +49,7 @@ def test_an_appendix_server_has_one_request_of_each_connection_waiting(node, cro
     assert node.info()[-1][1][0][1].count == 3 + CLIENTS_COUNT * REQUESTS_COUNT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "requests_of",
     [

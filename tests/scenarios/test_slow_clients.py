@@ -243,6 +243,7 @@ def test_a_server_that_stops_ends_its_clients(node, client):
         client.read(TOPIC, 0, 1)
 
 
+@pytest.mark.slow
 def test_a_stall_of_the_server_throws_no_client_out(tmp_path):
     """As when its machine is paused: what the client sent meanwhile lies in the socket."""
     frame = PutRequest(b"t", [b"x" * 1000]).encode()
@@ -258,6 +259,7 @@ def test_a_stall_of_the_server_throws_no_client_out(tmp_path):
         assert raw.frame()[0] == PutReply.MESSAGE_TYPE
 
 
+@pytest.mark.slow
 def test_a_client_whose_frames_always_overlap_is_not_late(tmp_path):
     """Some frame is unfinished all the time, but each makes progress."""
     frame = PutRequest(b"t", [b"x" * 1000]).encode()

@@ -137,6 +137,7 @@ def test_ten_thousand_wrong_guesses_are_refused():
         assert refused(one.final, b"c=biws,r=%b,p=%b" % (nonce, proof)) == "wrong password: 'user'"
 
 
+@pytest.mark.slow
 def test_nobody_is_refused_in_the_same_words_with_a_reason_for_the_log():
     reasons = {refused(authenticate, client(user=user), server(known={})) for user in ("a", "b")}
     assert reasons == {

@@ -193,6 +193,7 @@ def test_a_segment_asleep_is_sealed_without_being_opened():
     assert content_of(Store.open(files)) == {TOPICS[0]: EXPECTED[TOPICS[0]][:2]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("segments", [1, 2])
 def test_a_kill_while_a_store_is_closed_leaves_nothing_to_look_into_at_a_start(
     segments, monkeypatch
@@ -256,6 +257,7 @@ atexit.register(store.close)
 """
 
 
+@pytest.mark.slow
 def test_a_store_may_be_closed_as_the_interpreter_ends():
     """There are no new threads by then; it was an error, and all was left to recovery."""
     ended = subprocess.run(

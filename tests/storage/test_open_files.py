@@ -63,6 +63,7 @@ def test_a_user_cannot_tell_of_a_file_of_somebody_else(path):
     assert run_as(SOMEBODY_ELSE, lambda: is_open(path)) is None
 
 
+@pytest.mark.slow
 def test_a_container_cannot_tell(path):
     assert run_in_container(IN_CONTAINER, path).stdout == "None\n"
     with opened(path):

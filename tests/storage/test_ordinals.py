@@ -415,6 +415,7 @@ def history(ack="flushed"):
     return recorder.events
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_killed_at_any_operation_each_message_keeps_its_ordinal(share):
     events = history()
@@ -429,6 +430,7 @@ def test_killed_at_any_operation_each_message_keeps_its_ordinal(share):
         assert all_true(found_on(store))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("ack", ["flushed", "fsync"])
 def test_after_a_power_cut_at_any_operation_each_message_keeps_its_ordinal(seed, ack):

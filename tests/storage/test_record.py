@@ -115,6 +115,7 @@ def test_decoding_refuses_bytes_that_are_no_whole_records(tail):
     assert caught.value.offset == len(good)
 
 
+@pytest.mark.slow
 def test_large_batches_of_tiny_messages_keep_no_memory():
     tracemalloc.start()
     for count in range(130_000, 130_040):

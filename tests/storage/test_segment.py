@@ -187,6 +187,7 @@ def test_a_reader_at_the_end_wakes_nobody(files):
     assert not segment.is_awake
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_sealed", [False, True])
 def test_a_hibernating_segment_holds_no_descriptor_and_wakes_by_itself(tmp_path, files, is_sealed):
     segment = create(files)

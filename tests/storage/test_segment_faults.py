@@ -187,6 +187,7 @@ def live(segment, acknowledged):
                 getattr(segment, action)()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error_number", "is_for_ever", "ack"),
     [(errno.ENOSPC, False, "flushed"), (errno.EIO, True, "memory")],

@@ -8,8 +8,8 @@ from tests.storage.sequenced import History, open_store, replay, survivors
 from torture.layers.crash_state import after_kill, after_power_cut
 from torture.layers.recorder import Recorder
 
-SEEDS = [0, pytest.param(1, marks=pytest.mark.slow)]
-"""More of them, whole stores, are tried by the scenario `states` of torture."""
+SEED = 0
+"""Others, and whole stores, are tried by the scenario `states` of torture."""
 ACKS = ["memory", "flushed", "fsync"]
 
 
@@ -38,43 +38,39 @@ def check(history, left, acked):
     replay(store, history, acked)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("ack", ["flushed", "fsync"])
-def test_killed_at_any_operation_each_message_is_there_once_after_a_replay(ack, seed):
-    history = History(ack, seed).play(25)
+def test_killed_at_any_operation_each_message_is_there_once_after_a_replay(ack):
+    history = History(ack, SEED).play(25)
     for number in range(len(history.events) + 1):
         for share in (0.0, 0.5, 1.0):
             check(history, killed(history, number, share), history.acked_before(number))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_after_a_power_cut_at_any_operation_what_was_synced_and_a_replay_are_there_once(seed):
-    history = History("fsync", seed).play(25)
+def test_after_a_power_cut_at_any_operation_what_was_synced_and_a_replay_are_there_once():
+    history = History("fsync", SEED).play(25)
     for number in range(len(history.events) + 1):
         for attempt in range(3):
-            left = cut(history, number, Random(f"{seed} {number} {attempt}"))
+            left = cut(history, number, Random(f"{SEED} {number} {attempt}"))
             check(history, left, history.acked_before(number))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("ack", ["flushed", "memory"])
-def test_without_syncs_a_power_cut_leaves_a_beginning_of_what_each_producer_put(ack, seed):
-    history = History(ack, seed).play(25)
+def test_without_syncs_a_power_cut_leaves_a_beginning_of_what_each_producer_put(ack):
+    history = History(ack, SEED).play(25)
     for number in range(len(history.events) + 1):
         for attempt in range(3):
-            check(history, cut(history, number, Random(f"{seed} {number} {attempt}")), {})
+            check(history, cut(history, number, Random(f"{SEED} {number} {attempt}")), {})
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("ack", ACKS)
-def test_a_process_that_goes_on_behind_a_crash_may_crash_as_well(ack, seed):
-    rng = Random(f"{ack} {seed}")
-    history = History(ack, seed).play(20)
+def test_a_process_that_goes_on_behind_a_crash_may_crash_as_well(ack):
+    rng = Random(f"{ack} {SEED}")
+    history = History(ack, SEED).play(20)
     for life in range(4):
         number = rng.randint(0, len(history.events))
         left = killed(history, number) if rng.random() < 0.5 else cut(history, number, rng)
         left.boot_id += "'" * rng.choice([0, 1])  # the machine may start anew by itself
-        history = History(ack, f"{seed} {life}", left).play(15)
+        history = History(ack, f"{SEED} {life}", left).play(15)
         for number in range(0, len(history.events) + 1, 3):
             acked = history.acked_before(number)
             found = history.acked_before(min(number, history.found_count))
@@ -82,10 +78,9 @@ def test_a_process_that_goes_on_behind_a_crash_may_crash_as_well(ack, seed):
             check(history, cut(history, number, rng), acked if ack == "fsync" else found)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_dying_anywhere_in_recovery_changes_nothing_in_the_result(seed):
-    rng = Random(seed)
-    history = History("fsync", seed).play(25)
+def test_dying_anywhere_in_recovery_changes_nothing_in_the_result():
+    rng = Random(SEED)
+    history = History("fsync", SEED).play(25)
     for number in range(0, len(history.events) + 1, 9):
         acked = history.acked_before(number)
         left = killed(history, number) if rng.random() < 0.5 else cut(history, number, rng)

@@ -279,6 +279,7 @@ def test_an_index_that_recovery_did_not_put_in_place_is_removed(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_a_second_server_is_refused_until_the_first_has_gone(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", STORE_PROGRAM, tmp_path],
@@ -509,6 +510,7 @@ def living_segments():
     return sum(type(each) is Segment for each in gc.get_objects())
 
 
+@pytest.mark.slow
 def test_of_segments_that_are_destroyed_before_they_are_synced_nothing_stays(tmp_path):
     before = living_segments()
     store = Store.open(tmp_path)

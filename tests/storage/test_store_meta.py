@@ -120,6 +120,7 @@ def test_a_sealed_segment_of_a_newer_version_is_neither_read_nor_written(tmp_pat
     assert not path.with_name(path.name.replace("sum", "lock")).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["flipped", "cut"])
 def test_whatever_becomes_of_the_events_all_messages_are_there(tmp_path, kind):
     closed_store(tmp_path)
@@ -262,6 +263,7 @@ def test_lost_sums_are_reported_and_made_anew(tmp_path, caplog):
     assert (tmp_path / f"topics/t/{NOW}_sum").exists()
 
 
+@pytest.mark.slow
 def test_events_of_topics_that_come_and_go_do_not_pile_up(tmp_path, caplog):
     closed_store(tmp_path)
     store = Store.open(tmp_path)

@@ -104,6 +104,7 @@ def test_of_what_the_original_has_removed_nothing_is_known_after_unlocking(left,
     assert store.removals.unknown_high >= NOW + 100
 
 
+@pytest.mark.slow
 def test_unlocking_that_is_interrupted_anywhere_keeps_all(left, tmp_path_factory):
     """Whichever call fails, the next start finds everything, or the lock as it was."""
     for nth in range(100):
@@ -147,6 +148,7 @@ def test_a_lock_of_ours_that_a_power_cut_has_torn_is_in_nobody_s_way(left, conte
     assert messages(Store.open(OutOfSight(RealFiles.at(left))))[:3] == MESSAGES
 
 
+@pytest.mark.slow
 def test_a_container_that_was_killed_starts_again(tmp_path):
     """Its locks are ours, whoever else cannot be seen."""
     counts = []
@@ -158,6 +160,7 @@ def test_a_container_that_was_killed_starts_again(tmp_path):
     assert counts == ["[] 0\n", "[b't'] 1\n", "[b't'] 2\n"]
 
 
+@pytest.mark.slow
 def test_a_container_does_not_start_behind_a_lock_of_the_original(left):
     run = run_in_container(KILLED, left)
     assert f"if it has ended run `poe unlock --force {left}`" in run.stderr

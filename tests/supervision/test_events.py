@@ -239,6 +239,7 @@ def test_a_significant_child_is_the_cause_of_its_supervisors_end(world, ring):
     ]
 
 
+@pytest.mark.slow
 def test_the_ring_is_bounded_in_events_bytes_and_texts():
     ring = EventRing(lambda: 0)
     for number in range(EVENTS_MAX + 5):

@@ -256,6 +256,7 @@ def test_only_dynamic_children_that_crashed_have_a_record_and_only_while_they_ex
     assert crashed == {}
 
 
+@pytest.mark.slow
 def test_rows_are_bounded_in_number_and_their_texts_in_length(world):
     supervisor, _ = dynamic(world, ROWS_MAX + 5)
     assert len(tree(supervisor, all_rows=True)) == ROWS_MAX
@@ -275,6 +276,7 @@ DRAWING = [
 ]
 
 
+@pytest.mark.slow
 def test_looks_from_other_threads_disturb_no_restart():
     system = LoopSystem()
     specs = [ChildSpec(id=label, actor=Named, args=(label,), name=label) for label in "abc"]

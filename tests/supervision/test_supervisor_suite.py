@@ -120,6 +120,7 @@ class Holder(GenServer):
         raise ValueError(message)
 
 
+@pytest.mark.slow
 def test_the_arguments_of_a_temporary_dynamic_child_are_kept_by_nobody(world):
     template = ChildSpec(id="t", actor=Holder, restart=TEMPORARY)
     supervisor = world.supervise([template], DYNAMIC)

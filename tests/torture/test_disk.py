@@ -16,6 +16,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.slow
 def test_who_is_given_mounts_of_its_own_meanwhile_does_not_keep_a_disk_without_power(tmp_path):
     # In a process of its own: this one's mounts are its own already where a disk was made before.
     spawn = multiprocessing.get_context("spawn")

@@ -9,6 +9,7 @@ from torture.scenario import play
 from torture.table import SCENARIOS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "seed", "trials"), [("sim", 13001, [653]), ("groups-node", 3, range(4))]
 )

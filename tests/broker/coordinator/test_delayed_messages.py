@@ -113,6 +113,7 @@ def test_messages_come_in_the_order_of_their_time(sim):
     assert jobs(sim) == [b"1", b"3", b"5", b"5, too", b"7", b"9"]
 
 
+@pytest.mark.slow
 def test_what_is_due_at_one_time_is_put_in_one_batch(sim):
     for number in range(2500):
         put_later(sim, 5, b"%d" % number)
@@ -423,6 +424,7 @@ def test_what_cannot_be_put_is_refused_at_once(sim):
             sim.node.control("queue_put", topic=b"jobs", messages=[b"a"], due_us=due_us)
 
 
+@pytest.mark.slow
 def test_more_than_may_wait_is_refused(sim):
     many = [b"x"] * 500_000
     put_later(sim, 100, *many)
@@ -517,6 +519,7 @@ def test_a_power_cut_at_any_time_loses_nothing_that_was_kept(ack, seed):
     node.stop()
 
 
+@pytest.mark.slow
 def test_what_is_noted_as_put_outlives_a_power_cut_at_that_moment():
     for seed in range(20):
         random = Random(seed)

@@ -255,6 +255,7 @@ def test_what_the_disk_refuses_is_not_answered_and_not_lost(sim, monkeypatch):
     assert {unit: found[0] for unit, found in positions(sim).items()} == {b"orders": 5, b"web": 6}
 
 
+@pytest.mark.slow
 def test_what_the_disk_refuses_for_long_does_not_pile_up(sim, monkeypatch, quiet):
     ann = create(sim)
     ann.commit(web=1)

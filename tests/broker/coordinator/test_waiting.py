@@ -5,6 +5,8 @@ import tracemalloc
 from random import Random
 from time import process_time
 
+import pytest
+
 from poe.broker.coordinator.waiting import (
     Batch,
     Number,
@@ -165,6 +167,7 @@ def test_the_floor_is_never_above_what_is_needed():
     assert waiting.floor() is None
 
 
+@pytest.mark.slow
 def test_100_000_that_wait_take_little_memory_and_a_look_costs_nothing():
     waiting = Waiting()
     random = Random(1)

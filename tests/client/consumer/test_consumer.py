@@ -219,6 +219,7 @@ def test_partitions_are_topics_and_come_each_in_order(node, consumer):
     assert {each.topic for each in received} == {b"t"}
 
 
+@pytest.mark.slow
 def test_partitions_take_turns_however_much_one_of_them_has(node, consumer):
     for partition, count in enumerate((2000, 20, 20)):
         node.put_many(f"t-{partition}", [b"m"] * count)
@@ -552,6 +553,7 @@ def test_a_closed_consumer_says_so(node, call):
         call(reader)
 
 
+@pytest.mark.slow
 def test_the_thread_of_a_consumer_ends_with_it(node):
     node.put("t", b"m")
     reader = Consumer(url(node), "t", follow=True)

@@ -556,6 +556,7 @@ def test_nothing_is_put_onto_several_topics(node, queue):
         queue(["a", "b"]).put(b"work")
 
 
+@pytest.mark.slow
 def test_much_that_has_failed_at_once_is_told_though_a_request_has_no_room_for_it(node, queue):
     last = node.put_many("jobs", [b"%d" % number for number in range(12_000)])
     with queue(batch=12_000, group_options={**GROUP_OPTIONS, "on_dead": "drop"}) as jobs:

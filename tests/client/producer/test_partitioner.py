@@ -85,6 +85,7 @@ def test_custom_without_a_key_is_sticky():
     assert picks(chosen, 5) == [0, 0, 1, 1, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "strategy", ["random", "sticky_round_robin", "strict_round_robin", "custom"]
 )

@@ -241,6 +241,7 @@ def test_of_one_epoch_nothing_comes_behind_what_was_dropped_as_the_newest(tmp_pa
 # ---- folders ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_and_told_by_whom(tmp_path):
     with Spool(tmp_path) as spool:
         fill(spool, 1)

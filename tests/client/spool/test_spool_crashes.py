@@ -41,6 +41,7 @@ def around(moments, event_count):
     return before, after
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_operation_loses_nothing_and_repeats_nothing_before_the_oldest():
     events, moments = record(Work(), MemoryFiles())
     assert len(events) > 100

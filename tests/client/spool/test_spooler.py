@@ -783,6 +783,7 @@ DISK_FILES = (
 )
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_a_call_puts_what_waits_into_the_spool_loses_and_doubles_nothing():
     for interrupted in places(*DISK_FILES):
         world = World()
@@ -799,6 +800,7 @@ def test_an_interrupt_while_a_call_puts_what_waits_into_the_spool_loses_and_doub
         assert world.life.accumulator.count == 0
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_a_full_spool_makes_room_loses_and_doubles_nothing():
     """Who waits for what is dropped for it hears of that."""
     for interrupted in places(*DISK_FILES, "<string>"):

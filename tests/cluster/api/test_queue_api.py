@@ -396,6 +396,7 @@ def test_copies_need_a_cluster(shared_node):
             queue.put(b"")
 
 
+@pytest.mark.slow
 def test_nothing_of_clusters_is_asked_or_loaded_without_one(tmp_path):
     """Nor does a server that knows no queues refuse the clients of one that does."""
     program = f"""

@@ -53,6 +53,7 @@ def test_messages_are_put_onto_a_queue_which_that_makes(node, run):
     assert "2 copies were asked for" in run("queue", "put", "jobs", "d", "--copies", "2", code=1)
 
 
+@pytest.mark.slow
 def test_put_onto_a_queue_takes_lines_too(node, run):
     assert run("put", "--queue", "jobs", "a").startswith("1 message, last pointer ")
     ended = poe("put", "--queue", "jobs", "-", stdin=b"b\nc\n", port=node.address[1])
@@ -230,6 +231,7 @@ def _dead(run):
         return ""
 
 
+@pytest.mark.slow
 def test_a_program_works_on_a_queue(node, run, tmp_path):
     run("queue", "put", "jobs", "a", "b")
     script = "import sys; open(sys.argv[1], 'ab').write(sys.stdin.buffer.read() + b'\\n')"

@@ -144,6 +144,7 @@ def test_who_is_told_of_while_a_session_is_closed_is_seen_by_the_next_one(cluste
 # ---- a session that is left open keeps the process from its end ----------------------------------
 
 
+@pytest.mark.slow
 def test_a_process_that_forgets_to_close_ends_all_the_same():
     """Fails without `atexit` where zenoh's threads wait for the interpreter that ends."""
     assert run("print(second.ask(first.me.ref, b'hello'))") == "b'HELLO'\n"
@@ -152,6 +153,7 @@ def test_a_process_that_forgets_to_close_ends_all_the_same():
 # ---- fork ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_forked_process_leaves_the_sessions_of_its_parent_alone():
     """Without `_note_fork` the child hangs in close(), or when it lets go of the session."""
     printed = run(

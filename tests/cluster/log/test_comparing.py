@@ -13,6 +13,7 @@ from tests.cluster.log.test_copies import fill, lose_segment, stall_one
 from tests.waiting import wait_until
 
 
+@pytest.mark.slow
 def test_nodes_that_compare_at_once_do_not_wait_for_each_other(three):
     three["a"].create_topic("t", replicas=3, count_limit=100)
     fill(three)

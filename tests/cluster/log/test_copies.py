@@ -54,6 +54,7 @@ def test_a_node_that_was_away_for_too_long_fetches_what_is_missing(three):
     assert "copy_fetched" in {each.kind for each in three["c"].events().events}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forgotten", [0, 50, 120])
 def test_a_wiped_node_gets_all_back(three, forgotten):
     three["a"].create_topic("t", replicas=3, count_limit=100)
@@ -92,6 +93,7 @@ def test_who_has_fetched_knows_producers_as_the_others_do(three):
     assert three.values("c")[-3:] == [b"x", b"y", b"z"]
 
 
+@pytest.mark.slow
 def test_who_has_fetched_knows_as_many_producers_as_the_others_do(three):
     """More than a new segment would be told of: all copies answer the next put alike."""
     three["a"].create_topic("t", replicas=3)

@@ -189,6 +189,7 @@ def test_a_mapping_goes_on_at_the_next_node_and_what_it_makes_is_replicated(topi
         assert numbers(topic, name, "m.dead") == list(range(1, 300, 2))
 
 
+@pytest.mark.slow
 def test_what_is_tried_again_unordered_waits_on_a_replicated_topic(topic):
     flaky = failing({4: 2})
     fate = Call(function=flaky, name="flaky", pure=True, route=Route(to=("even",)))

@@ -222,6 +222,7 @@ def test_the_largest_message_that_can_be_put_can_fail_for_good():
     assert nodes.work(0) == []
 
 
+@pytest.mark.slow
 def test_many_small_messages_that_fit_no_envelope_are_refused():
     nodes = Wired(2)
     with pytest.raises(PutTooLarge):

@@ -3,6 +3,8 @@
 import random
 from itertools import pairwise
 
+import pytest
+
 from poe.cluster.batch import Batch
 from poe.cluster.frames import Store, decode
 from poe.cluster.identity import StreamId
@@ -104,6 +106,7 @@ def test_zones_come_before_who_is_quicker():
     assert list(made.draw(0)) == [B, A]
 
 
+@pytest.mark.slow
 def test_a_put_goes_elsewhere_once_a_holder_was_seen_to_be_slower():
     """A link that is full: its node answers, though late, and is not called slow for that."""
     for seed in range(10):
@@ -142,6 +145,7 @@ def waits_beside_a_frozen_node(seed, messages, usual_us=300):
     return waits
 
 
+@pytest.mark.slow
 def test_a_put_waits_for_a_node_that_says_nothing_no_longer_than_a_few_times_what_is_usual():
     for seed in range(10):
         waits = sorted(waits_beside_a_frozen_node(seed, [b"x"]))
@@ -150,11 +154,13 @@ def test_a_put_waits_for_a_node_that_says_nothing_no_longer_than_a_few_times_wha
         assert waits[-4] <= 1000
 
 
+@pytest.mark.slow
 def test_what_is_usual_is_learned_from_each_node():
     waits = [max(waits_beside_a_frozen_node(seed, [b"x"], 4000)) for seed in range(10)]
     assert 8000 < max(waits) <= 8000 + HEDGE_MIN_US + 2 * 4000
 
 
+@pytest.mark.slow
 def test_many_bytes_are_not_sent_to_one_more_node_for_a_short_silence():
     batch = [bytes(1000)] * (HEDGE_BYTES_MAX // 1000 + 1)
     waits = [max(waits_beside_a_frozen_node(seed, batch)) for seed in range(10)]

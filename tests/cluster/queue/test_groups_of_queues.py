@@ -296,6 +296,7 @@ def test_the_pause_of_a_former_group_is_none_of_one_that_was_made_anew():
     assert nodes.take(0)[1] == [b"two"]
 
 
+@pytest.mark.slow
 def test_groups_that_are_deleted_leave_room_for_others():
     nodes = Wired(1)
     for number in range(GROUPS_MAX + 3):

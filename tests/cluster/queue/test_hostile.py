@@ -91,6 +91,7 @@ def test_that_a_stream_is_forgotten_is_believed_of_none_that_lives_or_is_held():
     assert nodes.work(0) == FEW
 
 
+@pytest.mark.slow
 def test_groups_that_cannot_be_are_counted_and_told_and_no_more_are_made_than_may_be():
     nodes = Wired(2)
     wrong = GroupRecord(b"jobs", "wrong", {"lease_s": "never"}, 1)
@@ -143,6 +144,7 @@ FRAMES = st.one_of(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.lists(FRAMES, max_size=12))
 def test_whatever_a_node_says_what_others_put_is_handed_out(frames):
     nodes = Wired(3)

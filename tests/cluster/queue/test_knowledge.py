@@ -1,5 +1,6 @@
 """What is known of a group is joined by union: all nodes come to the same, whatever comes when."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,6 +63,7 @@ knowns = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(knowns, max_size=4), st.randoms())
 def test_to_join_is_commutative_associative_and_idempotent(some, dice):
     one, other = Knowledge("g", A), Knowledge("g", A)
@@ -94,6 +96,7 @@ def test_what_is_known_travels(some):
     assert take_known(travelled) == known
 
 
+@pytest.mark.slow
 def test_much_that_is_known_comes_in_frames_that_joined_are_all_of_it():
     many = tuple((2 * number, 2 * number + 1) for number in range(30_000))
     much = Known("g", STREAM, many, ((A, many), (B, ((0, 1),))), (Again("x", A, B, 7, many[:9]),))

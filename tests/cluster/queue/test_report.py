@@ -55,6 +55,7 @@ def test_of_many_nodes_that_handed_out_nothing_twice_few_are_compared(monkeypatc
     assert len(compared) < 1000
 
 
+@pytest.mark.slow
 def test_what_is_told_of_a_group_counts_no_more_repeats_than_the_report_names():
     nodes = Wired(2)
     nodes.make_group(0)

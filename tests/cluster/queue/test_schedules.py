@@ -166,6 +166,7 @@ def _without_dead(queue, nodes):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(5))
 def test_whatever_goes_wrong_on_the_way_nothing_is_lost_and_all_come_to_the_same(part):
     for seed in range(part, SCHEDULES_COUNT, 5):
@@ -175,6 +176,7 @@ def test_whatever_goes_wrong_on_the_way_nothing_is_lost_and_all_come_to_the_same
         check(schedule)
 
 
+@pytest.mark.slow
 def test_the_hash_that_is_kept_of_what_is_known_is_what_would_be_reckoned_anew(monkeypatch):
     kept = StreamKnowledge.digest
 
@@ -196,6 +198,7 @@ def test_the_hash_that_is_kept_of_what_is_known_is_what_would_be_reckoned_anew(m
         Schedule(seed).run(60)
 
 
+@pytest.mark.slow
 def test_what_a_share_keeps_of_its_deadline_is_what_would_be_reckoned_anew(monkeypatch):
     kept = GroupShare.next_deadline_us
 

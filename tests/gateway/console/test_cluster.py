@@ -97,5 +97,6 @@ async def test_the_page_does_not_ask_for_all_topics_each_second(monkeypatch):
     assert (alone.looks, alone.counted) == (3, 1)
 
 
+@pytest.mark.slow
 def test_a_node_that_is_in_no_cluster_says_so(console):
     assert state_of(console.http) == {"is_in_cluster": False, "is_told": True}

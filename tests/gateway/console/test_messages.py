@@ -354,6 +354,7 @@ def test_a_tail_that_was_cut_off_goes_on_where_it_was(console, topic):
         assert texts(next(events)[0]) == []
 
 
+@pytest.mark.slow
 def test_a_tail_has_no_gap_where_the_node_was_away(tmp_path):
     with Node(dir=tmp_path, port=0) as node:
         assert node.address is not None

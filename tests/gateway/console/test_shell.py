@@ -127,6 +127,7 @@ def test_a_body_that_a_form_could_send_is_refused(console, topic):
     assert reply.status_code == 415
 
 
+@pytest.mark.slow
 def test_what_only_looks_changes_nothing(node, topic):
     with Shown(node, "--read-only") as console:
         assert console.http.get("topics").status_code == 200
@@ -135,6 +136,7 @@ def test_what_only_looks_changes_nothing(node, topic):
         assert "console_level=operate" in reply.json()["error"]["message"]
 
 
+@pytest.mark.slow
 def test_deleting_is_off_unless_it_was_allowed(node, topic):
     node.put(topic, b"x")
     with Shown(node) as console:
@@ -144,6 +146,7 @@ def test_deleting_is_off_unless_it_was_allowed(node, topic):
     assert topic.encode() in node.topics()
 
 
+@pytest.mark.slow
 def test_what_strangers_send_takes_no_room_of_others(node):
     with Shown(node) as console, console.client() as stranger:
         reply = stranger.post("login", json={"token": "x" * 20_000})
@@ -151,12 +154,14 @@ def test_what_strangers_send_takes_no_room_of_others(node):
         assert "send at most 16384" in reply.text
 
 
+@pytest.mark.slow
 def test_many_wrong_logins_have_to_wait(node):
     with Shown(node) as console, console.client() as stranger:
         statuses = [stranger.post("login", json={"token": "x"}).status_code for _ in range(11)]
         assert statuses == [401] * 10 + [429]
 
 
+@pytest.mark.slow
 def test_wrong_logins_are_told_to_be_somebodys_and_drive_nothing_out(node):
     with Shown(node) as console, console.client() as stranger:
         assert stranger.post("login", json={"token": "x"}).status_code == 401
@@ -245,6 +250,7 @@ def test_views_that_there_are_not_are_refused(console, query):
     assert reply.status_code == 400
 
 
+@pytest.mark.slow
 def test_a_stream_tells_that_the_node_is_away_and_goes_on_when_it_is_back(tmp_path):
     with Node(dir=tmp_path, port=0) as node:
         assert node.address is not None

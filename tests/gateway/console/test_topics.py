@@ -1,5 +1,7 @@
 """Topics in the console: what their partitions hold, and one that cannot be served."""
 
+import pytest
+
 from poe.node import Node
 from tests.gateway.console.conftest import Shown
 
@@ -18,6 +20,7 @@ def test_a_topic_of_several_partitions_is_told_with_all_that_they_hold(console, 
     assert found["segments_total"] == 2
 
 
+@pytest.mark.slow
 def test_a_topic_that_is_out_of_service_says_so_beside_the_others(tmp_path):
     with Node(dir=tmp_path, port=0, names="escape") as node:
         for name in ("sound", "not so plain"):

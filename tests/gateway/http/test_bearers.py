@@ -112,6 +112,7 @@ async def test_no_answer_is_kept_where_there_was_none(bearers, judge):
     assert len(judge.questions) == 3
 
 
+@pytest.mark.slow
 async def test_wrong_tokens_take_no_place(bearers, judge):
     await bearers.rule(ALICE, WRITE)
     for number in range(10_000):

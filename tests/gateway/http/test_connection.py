@@ -73,6 +73,7 @@ async def turns(count=20):
         await asyncio.sleep(0)
 
 
+@pytest.mark.slow
 async def test_of_requests_that_come_at_once_few_are_taken_apart_before_their_turn():
     served = Served()
     connection = connected(served)

@@ -345,6 +345,7 @@ def own_page(scheme, origin):
     return {"method": "POST", "scheme": scheme, "server": ("10.0.0.1", 80), "headers": headers}
 
 
+@pytest.mark.slow
 def test_a_console_behind_a_proxy_for_tls_needs_its_origin_allowed_and_says_so():
     hosts, origin = ("console.example",), "https://console.example"
     asked = own_page("http", origin.encode())

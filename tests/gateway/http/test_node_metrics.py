@@ -1,5 +1,6 @@
 """Metrics of the node behind a gateway: names, bounded labels, and sums that never fall."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
@@ -78,6 +79,7 @@ def test_others_do_not_become_less_when_one_of_them_is_made_anew_between_two_loo
     assert labels.rows(topics, 1)[OTHERS]["messages_in"] == 11
 
 
+@pytest.mark.slow
 @given(st.lists(st.dictionaries(st.integers(0, 150).map(b"%d".__mod__), st.integers(0, 3))))
 def test_no_sum_falls_while_its_label_is_there(steps):
     labels = TopicLabels()

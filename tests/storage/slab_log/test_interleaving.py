@@ -72,6 +72,7 @@ def test_a_reader_misses_nothing_whenever_somebody_comes(tmp_path, begin, come):
     assert 10 < nth < CALLS_MAX - 1
 
 
+@pytest.mark.slow
 def test_a_reader_is_told_whenever_retention_comes(tmp_path):
     for nth in range(CALLS_MAX):
         path = tmp_path / f"{nth}"
@@ -88,6 +89,7 @@ def test_a_reader_is_told_whenever_retention_comes(tmp_path):
     assert 10 < nth < CALLS_MAX - 1
 
 
+@pytest.mark.slow
 def test_a_writer_does_not_notice_whenever_retention_comes(tmp_path):
     for nth in range(CALLS_MAX):
         path = tmp_path / f"{nth}"

@@ -138,6 +138,7 @@ def test_a_second_writer_is_told_the_pid_alone(tmp_path):
     writer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_data_behind", [True, False])
 @pytest.mark.parametrize("is_sum_behind", [True, False])
 def test_what_was_gone_after_one_power_cut_does_not_come_back_with_the_next(
