@@ -7,7 +7,7 @@ other from being archived. So whatever was interrupted, or has failed in part, i
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from poe.spark.archive_writer import write_segment
 from poe.spark.arrow_batches import ArrowBatches, Place
 from poe.spark.planning import SegmentRange
 from poe.spark.segments import Segments
-from poe.storage import Archive, ArchivedPlace
+from poe.storage import Archive, ArchivedPlace, Manifest
 
 _COLUMNS = StructType(
     [
@@ -127,11 +127,16 @@ def _note_place(archive: Archive, topic: str, place: Place) -> None:
 
 
 def _is_archived(archive: Archive, segment: SegmentRange) -> bool:
-    try:
-        manifest = archive.manifest(os.fsencode(segment.topic), segment.segment)
-    except StorageError:
-        return False  # it is made anew
+    manifest = _manifest(archive, segment)
     return manifest is not None and manifest.covers(segment.first, segment.last, segment.count)
+
+
+def _manifest(archive: Archive, segment: SegmentRange) -> Manifest | None:
+    """Return what the archive has of a segment; None where nobody can tell: it is made anew."""
+    try:
+        return archive.manifest(os.fsencode(segment.topic), segment.segment)
+    except StorageError:
+        return None
 
 
 def _archive_segment(
@@ -141,12 +146,18 @@ def _archive_segment(
     segment, envelope = told
     topic, timestamp = segment.topic, segment.segment
     try:
-        batches = _whole(open_segments(), segment)
         archive = Archive.existing(Path(to))
-        write_segment(archive, os.fsencode(topic), timestamp, batches, envelope=envelope)
+        before = _manifest(archive, segment)
+        if before is not None and before.reaches_into(segment.first, segment.last):
+            # The store may have lost what the archive has: that is kept as it is.
+            segment = replace(segment, first=before.last + 1)
+        else:
+            before = None
+        batches, place = _whole(open_segments(), segment), (os.fsencode(topic), timestamp)
+        manifest = write_segment(archive, *place, batches, envelope=envelope, before=before)
     except (PoeError, OSError, pa.ArrowException) as error:
         return Outcome(topic, timestamp, failure=f"{type(error).__name__}: {error}")
-    return Outcome(topic, timestamp, segment.count)
+    return Outcome(topic, timestamp, manifest.count - (0 if before is None else before.count))
 
 
 def _whole(source: Segments, segment: SegmentRange) -> Iterator[pa.RecordBatch]:

@@ -31,15 +31,16 @@ _DAY_US = 24 * 3600 * 1_000_000
 _EPOCH = date(1970, 1, 1)
 
 
-def write_segment(
+def write_segment(  # noqa: PLR0913 - a segment, and what is known of it
     archive: Archive,
     topic: bytes,
     timestamp: int,
     batches: Iterable[pa.RecordBatch],
     *,
     envelope: bool = False,
+    before: Manifest | None = None,
 ) -> Manifest:
-    """Archive one segment; it takes the place of what the archive had of it.
+    """Archive one segment, or the rest of it.
 
     Args:
         archive: where to.
@@ -47,12 +48,16 @@ def write_segment(
         timestamp: of the segment.
         batches: all its messages, with the columns of `SCHEMA` and maybe others, one or more.
         envelope: whether they are in envelopes.
+        before: what the archive has of the segment, and keeps; the messages follow that. None: they
+            take its place.
 
     Raises:
         StorageFull, WriteFailed: no manifest was made, or the one before is still there.
         OSError: Parquet reports a failure of the disk; likewise.
     """
-    new, files = [], []
+    new = []
+    files = [] if before is None else list(before.files)
+    after = 0 if before is None else before.last
     for day, groups in groupby(row_groups(batches), itemgetter(0)):
         new.append(f"{NEW_FOLDER}/{uuid4().hex}.parquet")
         # What repeats is found by the compression, and a dictionary of messages is of no use.
@@ -67,7 +72,7 @@ def write_segment(
             ),
         ) as writer:
             written = tuple(_write(writer, group) for _, group in groups)
-        files.append(ArchivedFile(file_path(date_of(day), timestamp), written))
+        files.append(ArchivedFile(file_path(date_of(day), timestamp, after), written))
     manifest = Manifest.of(tuple(files), envelope=envelope)
     archive.publish(topic, timestamp, manifest, new)
     return manifest

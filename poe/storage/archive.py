@@ -3,10 +3,12 @@
 It turns manifests into bytes and back, and finds them; the Parquet files themselves are the matter
 of `poe/spark`. A segment lies in a file for each date (UTC) on which it took messages. Its manifest
 gets its name after all of them: what no manifest names does not count, and is replaced when the
-segment is archived anew.
+segment is archived anew. What one names stays: a segment that went on has only the rest added.
 
 Layout:
     <archive>/topic=<name>/date=YYYY-MM-DD/<timestamp>.parquet  pointer, timestamp, message
+    <archive>/topic=<name>/date=YYYY-MM-DD/<timestamp>_<pointer>.parquet  what followed that pointer
+                                                                when the segment was archived again
     <archive>/topic=<name>/_manifest/<timestamp>.json           see `Manifest`
     <archive>/topic=<name>/_place.json                          see `ArchivedPlace`
     <archive>/_new/                                             files that are being written
@@ -93,6 +95,14 @@ class Manifest:
         count = sum(group.count for group in groups)
         size_bytes = sum(group.size_bytes for group in groups)
         return cls(groups[0].first, groups[-1].last, count, size_bytes, files, envelope)
+
+    def reaches_into(self, first: int, last: int) -> bool:
+        """Return whether the archive has the begin of a segment of these pointers, not its end.
+
+        The segment went on after it was archived, since a power cut took the one behind it, or its
+        store was restored from an older copy.
+        """
+        return self.first <= first and self.last < last
 
     def covers(self, first: int, last: int, count: int) -> bool:
         """Return whether a segment of these messages is archived whole.
@@ -261,8 +271,8 @@ class Archive:
         Args:
             topic: name of the topic.
             timestamp: that of the segment.
-            manifest: what the files hold.
-            new: their present paths, below the archive.
+            manifest: what the files hold, those that are new last.
+            new: the present paths of these, below the archive.
 
         Raises:
             StorageFull, WriteFailed: no manifest was made, or the one before is still there.
@@ -270,7 +280,8 @@ class Archive:
         folder = topic_folder(topic)
         path = manifest_path(topic, timestamp)
         with writing(path):
-            for new_path, file in zip(new, manifest.files, strict=True):
+            new_files = manifest.files[len(manifest.files) - len(new) :]
+            for new_path, file in zip(new, new_files, strict=True):
                 self.files.open(new_path, "r+").sync()
                 self._put(new_path, f"{folder}/{file.path}")
             self._write(manifest.encode(), path)
@@ -412,6 +423,13 @@ def manifest_path(topic: bytes, timestamp: int) -> str:
     return f"{topic_folder(topic)}/_manifest/{timestamp}{_SUFFIX}"
 
 
-def file_path(date: str, timestamp: int) -> str:
-    """Return where the messages of a date lie, below the folder of their topic."""
-    return f"date={date}/{timestamp}.parquet"
+def file_path(date: str, timestamp: int, after: int = 0) -> str:
+    """Return where the messages of a date lie, below the folder of their topic.
+
+    Args:
+        date: theirs.
+        timestamp: of their segment.
+        after: pointer up to which other files hold it; 0: it is new in the archive.
+    """
+    name = f"{timestamp}_{after}" if after else f"{timestamp}"
+    return f"date={date}/{name}.parquet"

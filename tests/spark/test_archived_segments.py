@@ -1,6 +1,7 @@
 """Store and archive together hold each message once, whatever is moved meanwhile."""
 
 import random
+import shutil
 from functools import partial
 
 import numpy as np
@@ -20,7 +21,7 @@ from poe.spark.data_source import SCHEMA
 from poe.spark.folder_segments import FolderSegments
 from poe.spark.planning import NO_LIMIT, SegmentRange, partitions, within
 from poe.storage import POINTER_MAX, Archive, ArchivedFile, Manifest, RowGroup
-from tests.spark.archives import TOPIC, ArchivedNode, in_a_loop, numbers
+from tests.spark.archives import TOPIC, ArchivedNode, assert_whole, in_a_loop, numbers
 from tests.spark.sources import batch_table, messages, table
 from tests.waiting import wait_until
 
@@ -360,6 +361,31 @@ def test_a_segment_that_went_on_after_it_was_archived_is_read_once_and_archived_
     assert found is not None
     assert found.count >= 14 > manifest.count
     assert archived.read() == list(range(24))
+
+
+def test_what_was_archived_stays_when_a_store_goes_on_from_an_older_copy(archived, tmp_path):
+    copy = tmp_path / "copy"
+    archived.put(5)
+    archived.sim.stop()
+    shutil.copytree(archived.folder, copy)
+    archived.sim.start()
+    archived.put(10)
+    archived.put(1)
+    archived.archive()
+    archived.sim.stop()
+    shutil.rmtree(archived.folder)
+    shutil.copytree(copy, archived.folder)
+    archived.sim.start()
+    archived.put(10)  # behind the first five, in the same segment
+    archived.put(1)
+    assert [each.count for each in archived.archive()] == [10]
+    assert not archived.archive()
+    assert_whole(archived.archive_dir, 1)
+    archived.expire()
+    reader = archived.reader()
+    # Nobody had archived the one that is missing.
+    kept = [*range(15), *range(16, 27)]
+    assert list(map(int, messages(table(reader, reader.partitions())))) == kept
 
 
 def test_an_archive_of_an_older_version_tells_no_ordinals(archived):
