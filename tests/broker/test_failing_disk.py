@@ -11,6 +11,7 @@ from poe.broker.appendix.message import Seal, Unseal
 from poe.broker.registry.topic_registry import Delete
 from poe.errors import (
     CorruptRecord,
+    ReadFailed,
     StorageFull,
     SyncFailed,
     TopicDamaged,
@@ -478,3 +479,27 @@ def test_a_disk_that_takes_no_writes_makes_the_topic_read_only(broker):
     broker.system.advance(1.0)
     broker.put(TOPIC, b"3")
     check_after_restart(broker, [b"first", b"3"])
+
+
+@pytest.mark.parametrize("put_id", [None, (b"p" * 16, 0, 0)], ids=["plain", "sequenced"])
+def test_a_topic_that_sleeps_is_read_from_a_disk_that_is_read_only_and_goes_on_after_it(
+    start, put_id
+):
+    broker = start()
+    broker.request(lambda handler: handler.put(TOPIC, [b"1"], put_id=put_id))
+    expected = [b"first", b"1"]
+    broker.system.advance(5)
+    broker.files.is_read_only = True
+    assert broker.texts(TOPIC) == expected
+    with pytest.raises(ReadFailed, match="Read-only file system"):
+        broker.put(TOPIC, b"2")
+    for _ in range(2):
+        with pytest.raises(TopicReadOnly):
+            broker.put(TOPIC, b"2")
+        assert broker.texts(TOPIC) == expected
+        broker.system.advance(5)
+    assert broker.control("health")["read_only"] == [TOPIC]
+    broker.files.is_read_only = False
+    broker.put(TOPIC, b"3")
+    assert broker.control("health")["read_only"] == []
+    check_after_restart(broker, [*expected, b"3"])

@@ -3,9 +3,10 @@
 Operations are counted through the layer and all files it opened. `fail(nth, error_number)` makes
 the Nth call from now on raise; a failing write has written half of its bytes before, as a full disk
 does. With `is_for_ever`, all calls after it fail, too. `free` is what the disk says to have left,
-`kind` what file system it says to be.
+`kind` what file system it says to be. While it `is_read_only`, no file can be opened to be written.
 """
 
+import errno
 import os
 
 from poe.storage import Files, FolderEntry, Mode, OpenFile
@@ -25,6 +26,7 @@ class FaultyFiles:
         self.failed_count = 0
         self.free: int | None = None
         self.kind: str | None = None
+        self.is_read_only = False
 
     def fail(self, nth, error_number, *operations, is_for_ever=False):
         self.countdown = nth
@@ -55,6 +57,8 @@ class FaultyFiles:
 
     def open(self, path: str, mode: Mode) -> OpenFile:
         self.check("open")
+        if self.is_read_only and mode != "r":
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         return FaultyFile(self, self.real.open(path, mode))
 
     def size(self, path: str) -> int | None:

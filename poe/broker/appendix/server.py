@@ -255,8 +255,9 @@ class AppendixServer(GenServer):
             logger.error("topic %r is damaged: %s", self._topic, error)
             if self._is_copy:
                 self.cast(REGISTRY, CopyDamaged(self._topic, str(error)))
-        elif is_put and isinstance(error, WriteFailed):
-            # The next put goes elsewhere. A full disk is another matter: it gets room.
+        elif is_put and isinstance(error, WriteFailed | ReadFailed) and not is_lost:
+            # The next put goes elsewhere. A full disk is another matter: it gets room. Of one that
+            # slept the files may be closed to writers by now.
             logger.error("%s", error)
             self._segment.fail(str(error))
         return Error(error)

@@ -1007,24 +1007,30 @@ class Segment:
         self.role = Role.WRITER
 
     def _wake(self) -> RecordReader:
-        """Open the files."""
-        if self.role is not Role.WRITER:
-            self._reader = self._files.open_reader(self.count)
-            return self._reader
-        assert self._sums is not None
-        extent = self.count, self.size_bytes, self._sums
-        self._reader, self._writer = self._files.open_writer(
-            *extent, self.options.waiting_count_max, is_size_exact=self._is_at_rest
-        )
-        self._is_at_rest = False
+        """Open the files to read."""
+        if self.role is Role.WRITER:
+            try:
+                self._open_writer()
+            except ReadFailed as error:
+                if not self._is_at_rest or isinstance(error.__cause__, FileNotFoundError):
+                    raise
+                # The disk may have become read-only while it slept, and all of it is written.
+        self._reader = self._reader or self._files.open_reader(self.count)
         return self._reader
 
     def _wake_writer(self) -> SegmentWriter:
         if self.role is Role.IDLE_WRITER:
             self._begin_writing()
-        self._wake()
-        assert self._writer is not None
-        return self._writer
+        return self._open_writer()
+
+    def _open_writer(self) -> SegmentWriter:
+        assert self._sums is not None
+        extent = self.count, self.size_bytes, self._sums
+        self._reader, writer = self._files.open_writer(
+            *extent, self.options.waiting_count_max, is_size_exact=self._is_at_rest
+        )
+        self._writer, self._is_at_rest = writer, False
+        return writer
 
     def _forget_files(self) -> None:
         if self._writer is not None:
