@@ -9,6 +9,7 @@ check_options(self)
 
 import contextlib
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
@@ -152,6 +153,10 @@ def path_option(key: str, text: str | Path) -> Path:
     # Path("") would be the current folder, where a script's variable was empty by mistake.
     if not str(text) or "\0" in str(text):
         raise OptionError(key, str(text), "a path")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError as error:
+        raise OptionError(key, str(text), "a path that the system can write") from error
     try:
         return Path(text).expanduser()
     except RuntimeError as error:

@@ -325,6 +325,11 @@ def test_an_empty_folder_name_is_not_the_current_folder(tmp_path, source):
         load(arguments, environment)
 
 
+def test_a_path_with_characters_that_no_file_can_have_is_refused():
+    with pytest.raises(OptionError, match=r"is '/a\\ud800'; use a path"):
+        load({"dir": "/a\ud800"})
+
+
 @pytest.mark.parametrize("name", ["dir", "archive_dir", "users", "tls_key"])
 def test_the_home_of_a_user_stands_for_itself_in_a_path(name, monkeypatch):
     monkeypatch.setenv("HOME", "/srv/ann")
