@@ -65,6 +65,7 @@ from poe.protocol.node_event import EVENTS_COUNT_MAX, EventPage
 from poe.protocol.put import check_messages
 from poe.protocol.scan import Scanned
 from poe.storage import Clock, SegmentOptions, Store, SystemClock
+from poe.storage.failure import as_storage_error
 from poe.supervision import ChildSpec
 from poe.supervision.chronicle import keep_events
 from poe.supervision.event_ring import EventRing
@@ -712,6 +713,8 @@ def root_cause(failed: StartFailed) -> PoeError:
             if not isinstance(inner, tuple | BaseException):
                 return reason
             reason = inner
+        elif isinstance(reason, OSError):
+            return as_storage_error(reason, "what a node needs")
         else:
             return reason if isinstance(reason, PoeError) else failed
 

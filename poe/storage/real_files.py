@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
-from poe.errors import OptionError
+from poe.errors import NoDescriptors, OptionError
+from poe.storage.failure import as_storage_error
 from poe.storage.file_system import HOST_FILE_SYSTEMS, NETWORK_FILE_SYSTEMS
 from poe.storage.files import FolderEntry, Mode, OpenFile
 from poe.storage.open_beneath import FOLDER, WALK, open_beneath
@@ -195,13 +196,18 @@ class RealFiles:
 
         Raises:
             OptionError: it is no folder, or this user may not write it.
+            NoDescriptors: the process may open no more files.
         """
         try:
             base.mkdir(mode=0o700, parents=True, exist_ok=True)
             base_fd = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            is_file = isinstance(error, FileExistsError)
-            reason = "it is a file" if is_file else error.strerror or str(error)
+            failure = as_storage_error(error, str(base))
+            if isinstance(failure, NoDescriptors):  # another folder would be no better
+                raise failure from error
+            reason = error.strerror or str(error)
+            if isinstance(error, FileExistsError):
+                reason = "it is a file" if base.exists() else "it is a link that leads nowhere"
             raise _unusable(base, reason) from error
         files = cls(str(base), base_fd)
         if not os.access(base, os.W_OK | os.X_OK):

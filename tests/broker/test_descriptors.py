@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from poe import Node
 from poe.broker.appendix.server import AppendixServer
 from poe.broker.connection.spare_descriptor import SpareDescriptor
 from poe.errors import NoDescriptors, Overloaded
@@ -201,3 +202,15 @@ def test_clients_without_a_descriptor_are_told_and_the_next_are_served(tmp_path)
         wait_until(is_served)
         with server.connect() as other:
             other.write(b"t2", [b"1"])
+
+
+@pytest.mark.parametrize("more", [0, 1, 4, 8, 16])
+def test_a_node_that_may_open_too_few_files_for_itself_says_so(
+    tmp_path, few_descriptors, quiet, more
+):
+    node = Node(dir=tmp_path / "data", port=0)
+    Node(dir=tmp_path / "other", port=None).start().stop()  # what is loaded late is loaded by now
+    few_descriptors(more)
+    with pytest.raises(NoDescriptors, match=r"Too many open files.*; .*raise the limit"):
+        node.start()
+    assert not node.is_running

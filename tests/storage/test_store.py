@@ -327,10 +327,14 @@ def test_a_started_program_does_not_inherit_the_lock(tmp_path):
         child.communicate()
 
 
-@pytest.mark.parametrize("kind", ["file", "below a file", "topics is a file", "topics is a link"])
+@pytest.mark.parametrize(
+    "kind", ["file", "below a file", "topics is a file", "topics is a link", "link to nowhere"]
+)
 def test_a_folder_that_cannot_be_used_is_a_wrong_option(tmp_path, kind):
     base = tmp_path / "base"
-    if kind in {"file", "below a file"}:
+    if kind == "link to nowhere":
+        base.symlink_to(tmp_path / "away")
+    elif kind in {"file", "below a file"}:
         base.touch()
         base = base / "x" if kind == "below a file" else base
     else:
@@ -343,6 +347,7 @@ def test_a_folder_that_cannot_be_used_is_a_wrong_option(tmp_path, kind):
     assert caught.value.key == "dir"
     assert caught.value.value == str(base)
     assert ("it is a file" in str(caught.value)) is (kind == "file")
+    assert ("leads nowhere" in str(caught.value)) is (kind == "link to nowhere")
 
 
 def test_a_folder_that_may_not_be_written_is_a_wrong_option(tmp_path):

@@ -10,8 +10,9 @@ import socket
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from poe.errors import OptionError, PoeError, PortInUse
+from poe.errors import NoDescriptors, OptionError, PoeError, PortInUse
 from poe.security.loopback import is_loopback
+from poe.storage.failure import as_storage_error
 
 _BACKLOG = 1024
 _HOST_ERRORS = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
@@ -70,6 +71,7 @@ class ListenAddress:
         Raises:
             PortInUse: somebody else has the port.
             OptionError: host or port are none that this process can have.
+            NoDescriptors: it can have no more files at all.
         """
         bound = None
         try:
@@ -109,7 +111,8 @@ class ListenAddress:
             return OptionError(
                 f"{self.prefix}port", port, f"1024 or more, or 0 for any free one ({reason})"
             )
-        return PortInUse(self.text, port, reason)
+        failure = as_storage_error(error, f"a socket for {self.text}:{port}")
+        return failure if isinstance(failure, NoDescriptors) else PortInUse(self.text, port, reason)
 
 
 def _look_up(host: str) -> list[tuple[socket.AddressFamily, str, int]]:

@@ -28,13 +28,14 @@ from typing import Any, Self
 
 from poe.errors import (
     InvalidTopicName,
+    NoDescriptors,
     OptionError,
     SegmentLocked,
     StorageError,
     StoreLocked,
     TopicFailed,
 )
-from poe.storage.failure import reading, writing
+from poe.storage.failure import as_storage_error, reading, writing
 from poe.storage.files import Files, FolderEntry, OpenFile
 from poe.storage.formats.record import Messages, check_sizes
 from poe.storage.formats.store_meta import META_FILE, Event, Kind, OpenState, StoreMeta
@@ -165,6 +166,7 @@ class Store:
             StoreLocked: another server runs on it.
             SegmentLocked: a live program that is not a server of ours writes to a segment.
             FormatNotSupported: a newer version has written the folder.
+            NoDescriptors: the process may open no more files.
         """
         asked = store_options or StoreOptions()
         with _usable(base):
@@ -903,6 +905,9 @@ def _usable(base: Path | Files) -> Iterator[None]:
     except OSError as error:
         allowed = f"a folder that this user may write ({error.strerror or error})"
         folder = str(base) if isinstance(base, Path) else base.base
+        failure = as_storage_error(error, folder)
+        if isinstance(failure, NoDescriptors):
+            raise failure from error
         raise OptionError(key="dir", value=folder, allowed=allowed) from error
 
 
