@@ -4,6 +4,7 @@ A row group is closed at a midnight (UTC) or at 8 MiB of messages, so that memor
 a reader can take a part of a file.
 """
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
 from itertools import groupby, pairwise
@@ -55,8 +56,28 @@ def write_segment(  # noqa: PLR0913 - a segment, and what is known of it
         StorageFull, WriteFailed: no manifest was made, or the one before is still there.
         OSError: Parquet reports a failure of the disk; likewise.
     """
-    new = []
-    files = [] if before is None else list(before.files)
+    new: list[str] = []
+    try:
+        files = _write_files(archive, timestamp, batches, new, before)
+        manifest = Manifest.of((*(before.files if before else ()), *files), envelope=envelope)
+        archive.publish(topic, timestamp, manifest, new)
+    except BaseException:
+        # On a full disk the others would find no room either.
+        for path in new:
+            with contextlib.suppress(OSError):
+                archive.files.unlink(path)
+        raise
+    return manifest
+
+
+def _write_files(
+    archive: Archive,
+    timestamp: int,
+    batches: Iterable[pa.RecordBatch],
+    new: list[str],
+    before: Manifest | None,
+) -> Iterator[ArchivedFile]:
+    """Write a file for each date, and tell where it belongs; `new` gets where it is for now."""
     after = 0 if before is None else before.last
     for day, groups in groupby(row_groups(batches), itemgetter(0)):
         new.append(f"{NEW_FOLDER}/{uuid4().hex}.parquet")
@@ -72,10 +93,7 @@ def write_segment(  # noqa: PLR0913 - a segment, and what is known of it
             ),
         ) as writer:
             written = tuple(_write(writer, group) for _, group in groups)
-        files.append(ArchivedFile(file_path(date_of(day), timestamp, after), written))
-    manifest = Manifest.of(tuple(files), envelope=envelope)
-    archive.publish(topic, timestamp, manifest, new)
-    return manifest
+        yield ArchivedFile(file_path(date_of(day), timestamp, after), written)
 
 
 def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:

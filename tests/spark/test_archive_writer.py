@@ -1,5 +1,7 @@
 """A segment becomes Parquet: a file for each date, row groups that tell what they hold."""
 
+import random
+
 import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra poe-queue[spark]")
@@ -9,6 +11,7 @@ import pyarrow.parquet as pq  # noqa: E402
 
 from poe.spark.archive_writer import date_of, row_groups, write_segment  # noqa: E402
 from poe.storage import Archive  # noqa: E402
+from tests.small_disk import DISK_BYTES, small_disk  # noqa: E402
 
 pytestmark = pytest.mark.spark
 
@@ -92,3 +95,18 @@ def test_what_an_archiver_that_was_killed_had_named_is_replaced(archive, tmp_pat
     [file] = (tmp_path / "archive").glob("topic=t/date=*/*")
     assert pq.read_metadata(file).num_rows == 3
     assert not list((tmp_path / "archive/_new").iterdir())
+
+
+def test_what_an_archive_has_no_room_for_leaves_its_room_to_others(tmp_path):
+    with small_disk(tmp_path / "disk") as disk:
+        archive = Archive.at(disk.folder)
+        archive.begin()
+        large = random.Random(1).randbytes(2 * DISK_BYTES)
+        messages = pa.array([large[at : at + 1000] for at in range(0, len(large), 1000)])
+        numbers = pa.array(range(MIDNIGHT, MIDNIGHT + len(messages)), pa.int64())
+        columns = [numbers, numbers.cast(pa.timestamp("us", tz="UTC")), messages, numbers]
+        batches = [pa.record_batch(columns, ["pointer", "timestamp", "message", "ordinal"])]
+        with pytest.raises(OSError, match="No space left"):
+            write_segment(archive, b"t", TIMESTAMP, batches)
+        assert not list((disk.folder / "_new").iterdir())
+        write_segment(archive, b"t", TIMESTAMP, [batch([MIDNIGHT])])
