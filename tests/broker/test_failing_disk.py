@@ -19,6 +19,7 @@ from poe.errors import (
     WriteFailed,
 )
 from poe.storage import check_segments
+from poe.storage.store import store
 from poe.storage.store.removals import REMOVED_FILE, RemovedExtent
 from tests.broker.faulty_broker import FaultyBroker, started
 from tests.broker.nodes import read_by_frames
@@ -503,3 +504,24 @@ def test_a_topic_that_sleeps_is_read_from_a_disk_that_is_read_only_and_goes_on_a
     broker.put(TOPIC, b"3")
     assert broker.control("health")["read_only"] == []
     check_after_restart(broker, [*expected, b"3"])
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_topic_that_rests_is_read_from_a_disk_that_takes_no_lock_file(
+    start, monkeypatch, is_full
+):
+    monkeypatch.setattr(store, "FEW_TOPICS", 0)
+    broker = start()
+    broker.stop()
+    broker.start()
+    if is_full:
+        broker.fail("allocate", error_number=errno.ENOSPC, is_for_ever=True)
+    else:
+        broker.files.is_read_only = True
+    assert broker.texts(TOPIC) == [b"first"]
+    with pytest.raises(StorageFull if is_full else WriteFailed):
+        broker.put(TOPIC, b"2")
+    broker.files.heal()
+    broker.files.is_read_only = False
+    broker.put(TOPIC, b"3")
+    check_after_restart(broker, [b"first", b"3"])

@@ -8,7 +8,6 @@ message.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -45,6 +44,7 @@ from poe.errors import (
     RepeatedPut,
     ReservedTopic,
     SequenceGap,
+    StorageError,
     UnknownQueue,
     UnknownTopic,
 )
@@ -359,8 +359,14 @@ class RequestHandler:
     async def _wake(self, topic: bytes) -> None:
         """Have a topic woken that has no route: one try, for who makes several."""
         if self.routes.is_without_route(topic):
-            with suppress(UnknownTopic):  # it was deleted meanwhile
+            try:
                 await self.ask_registry(EnsureWriter(topic, may_create=False))
+            except UnknownTopic:  # it was deleted meanwhile
+                return
+            except StorageError:
+                # With a route it can be read, though its disk lets it take no messages.
+                if self.routes.is_without_route(topic):
+                    raise
 
     async def _recover_or_check(self, topic: bytes) -> None:
         """Have a topic woken, see `recover`; one that is not there has to be one that could be.
