@@ -81,8 +81,11 @@ def test_a_node_has_a_host_as_its_name_and_no_other_file_has_it(folder, name):
 
 
 def test_keys_are_for_their_owner_alone(folder):
-    os.umask(os.umask(0o022))
-    make(folder, "--host", "localhost", "--client", "alice")
+    mask = os.umask(0o022)
+    try:
+        make(folder, "--host", "localhost", "--client", "alice")
+    finally:
+        os.umask(mask)
     for path in folder.iterdir():
         mode = stat.S_IMODE(path.stat().st_mode)
         assert mode == (0o600 if path.suffix == ".key" else 0o644), path
