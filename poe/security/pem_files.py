@@ -5,7 +5,7 @@ import ssl
 from typing import Final, NoReturn
 
 from poe.errors import SecurityFileError
-from poe.security.small_file import read_small
+from poe.security.small_file import check_writers, read_small
 
 PathText = str | os.PathLike[str]
 
@@ -56,6 +56,17 @@ def read_file(path: PathText) -> bytes:
         SecurityFileError: it cannot be read, is no file, or is too large.
     """
     return read_small(os.fspath(path), _BYTES_MAX)[0]
+
+
+def read_trusted(path: PathText) -> bytes:
+    """Return what a file holds that says whose certificates are taken.
+
+    Raises:
+        SecurityFileError: others than its owner may write it; or as `read_file`.
+    """
+    data, mode = read_small(os.fspath(path), _BYTES_MAX)
+    check_writers(os.fspath(path), mode, "644")
+    return data
 
 
 def words_of(error: Exception) -> str:

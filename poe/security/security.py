@@ -8,7 +8,7 @@ from typing import Any, Final
 from poe.errors import OptionError, SecurityFileError
 from poe.security.names import EVERYBODY
 from poe.security.policy import Grant, Policy
-from poe.security.small_file import read_small
+from poe.security.small_file import check_writers, read_small
 from poe.security.users import Users, users_in
 from poe.toml_document import TomlDocument
 
@@ -17,7 +17,6 @@ FILE_BYTES_MAX: Final = 4 << 20
 
 VERSION: Final = 1
 _TEXTS = ("principals", "operations")
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
 
 
@@ -72,9 +71,7 @@ def read_text(path: str) -> tuple[str, list[str]]:
         SecurityFileError: it cannot be read, others may write it, or it is too large.
     """
     data, mode = read_small(path, FILE_BYTES_MAX)
-    if mode & _OTHERS_WRITE:
-        why = f"others than its owner may write it; use `chmod 600 {path}`"
-        raise SecurityFileError(path, None, why)
+    check_writers(path, mode)
     is_secret = not mode & _OTHERS_READ
     warning = f"others than its owner may read {path}; use `chmod 600 {path}`"
     try:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from poe.errors import SecurityFileError
 from poe.security.client_trust import ClientTrust, certificates_in
 from poe.security.file_stamp import Stamps, stamps_of
-from poe.security.pem_files import load_authorities, load_certificate, read_file, words_of
+from poe.security.pem_files import load_authorities, load_certificate, read_trusted, words_of
 from poe.security.tls import ALPN
 
 logger = logging.getLogger("poe.security")
@@ -166,6 +166,7 @@ class ServerTls:
         return own, ssl.cert_time_to_seconds(str(known["notAfter"]))
 
     def _trust_clients(self, context: ssl.SSLContext, authorities: Path) -> ClientTrust:
+        trusted = read_trusted(authorities)
         load_authorities(context, authorities)
         context.verify_flags |= ssl.VERIFY_X509_STRICT
         of_authorities = anchors = frozenset(context.get_ca_certs(binary_form=True))
@@ -174,12 +175,12 @@ class ServerTls:
             raise SecurityFileError(str(authorities), None, why)
         try:
             # OpenSSL tells of authorities alone, and lets in who shows one of the others, too.
-            anchors |= certificates_in(read_file(authorities))
+            anchors |= certificates_in(trusted)
         except ValueError as error:
             raise SecurityFileError(str(authorities), None, str(error)) from None
         revoked = b""
         if self.client_crl is not None:
-            revoked = read_file(self.client_crl)
+            revoked = read_trusted(self.client_crl)
             try:
                 trust = ClientTrust.of(anchors, revoked)
                 context.load_verify_locations(cadata=None, cafile=self.client_crl)

@@ -5,6 +5,8 @@ import stat
 
 from poe.errors import SecurityFileError
 
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
 
 def read_small(path: str, bytes_max: int) -> tuple[bytes, int]:
     """Return the content and the mode of a file of at most `bytes_max` bytes.
@@ -29,3 +31,19 @@ def read_small(path: str, bytes_max: int) -> tuple[bytes, int]:
             path, None, f"it has more than {bytes_max} bytes, which is the limit"
         )
     return data, mode
+
+
+def check_writers(path: str, mode: int, right: str = "600") -> None:
+    """Refuse a file that says who gets in, where others may write it: they could let in anybody.
+
+    Args:
+        path: of the file.
+        mode: as `read_small` has returned it.
+        right: what the mode should be, in octal.
+
+    Raises:
+        SecurityFileError: others than its owner may write it.
+    """
+    if mode & _OTHERS_WRITE:
+        why = f"others than its owner may write it; use `chmod {right} {path}`"
+        raise SecurityFileError(path, None, why)

@@ -343,6 +343,19 @@ def test_a_revocation_list_that_is_none_is_refused(made, mutual):
     assert "and nothing else" in refused(replace(mutual, client_crl=both))
 
 
+@pytest.mark.parametrize("name", ["ca.pem", "revoked.pem"])
+@pytest.mark.parametrize("mode", [0o664, 0o646])
+def test_a_file_that_says_who_gets_in_and_others_may_write_is_refused(made, mutual, name, mode):
+    """Who writes it trusts an authority of their own, or forgets what was revoked."""
+    revoking = replace(mutual, client_crl=made.revoke())
+    path = made.file(name)
+    path.chmod(mode)
+    why = f"{path}: others than its owner may write it; use `chmod 644 {path}`"
+    assert why in refused(revoking)
+    path.chmod(0o644)
+    shake_hands(revoking.build().context, made.client_context("client"))
+
+
 def test_an_authority_that_is_none_is_refused(made, mutual):
     path = made.file("client.pem")
     assert "none of an authority" in refused(replace(mutual, client_ca=path))
