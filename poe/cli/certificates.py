@@ -13,7 +13,7 @@ from poe.cli import argument
 from poe.cli.output import write_line
 from poe.errors import ConfigError, OptionError, SecurityMissing
 from poe.security.names import USER_NAMES, is_user_name
-from poe.security.replacement import replace_files
+from poe.security.replacement import locked_folder, replace_files
 
 if TYPE_CHECKING:
     from poe.cli.authority import Issued
@@ -101,9 +101,13 @@ def certificates(
 def _write(folder: Path, made: "Mapping[str, Issued]", *, renew: bool) -> None:
     """Write certificates and keys, none in the place of another unless it is to be renewed.
 
+    Two commands at a time write one after the other, and the later one looks what is there then: an
+    authority that another one has just made has signed something already, and stays.
+
     Raises:
         ConfigError: there is one already; nothing was written.
         OptionError: it is no folder that can be written to.
+        SecurityFileError: somebody keeps the folder locked.
     """
     try:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -114,8 +118,13 @@ def _write(folder: Path, made: "Mapping[str, Issued]", *, renew: bool) -> None:
     for name, issued in made.items():
         files[str(folder / f"{name}.key")] = (issued.key, 0o600)
         files[str(folder / f"{name}.pem")] = (issued.certificate, 0o644)
-    for path in files:
-        if os.path.lexists(path) and not renew:
-            msg = f"{path} is there already, and nothing was written; give --renew to replace it"
-            raise ConfigError(msg)
-    replace_files(files)
+    with locked_folder(str(folder)):
+        for path in filter(os.path.lexists, files):
+            if Path(path).stem == _AUTHORITY:
+                msg = f"{path} is there by now, and nothing was written; try again, to go by it"
+                raise ConfigError(msg)
+            if not renew:
+                how = "give --renew to replace it"
+                msg = f"{path} is there already, and nothing was written; {how}"
+                raise ConfigError(msg)
+        replace_files(files)

@@ -3,17 +3,24 @@
 The files of a store have a layer of their own; what is here lies outside of stores.
 """
 
+import fcntl
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Protocol
+
+from poe.errors import SecurityFileError
 
 SUFFIX: Final = ".new"
 """Of the file that is written, and then gets the name."""
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_LOCK_S: Final = 30.0
+"""Others who change a file take part of a second each, for a chosen password."""
+_LOCK_PAUSE_S: Final = 0.02
 
 
 class Calls(Protocol):
@@ -85,6 +92,40 @@ def replace_secret(path: str, content: bytes) -> None:
     """
     with _replaced(path, content, os, is_like_before=False):
         pass
+
+
+@contextmanager
+def locked_folder(path: str) -> Iterator[None]:
+    """Keep others who change a file there waiting; a lock that ends with its process.
+
+    Whoever may read the folder can have it, too, and keep it: nobody waits for that without end.
+
+    Raises:
+        SecurityFileError: it is no folder, or somebody keeps it locked.
+    """
+    try:
+        folder = os.open(path, _FOLDER)
+    except OSError as error:
+        raise SecurityFileError(path, None, f"it is no folder ({error.strerror})") from error
+    try:
+        until_s = time.monotonic() + _LOCK_S
+        while not _is_locked(folder):
+            if time.monotonic() >= until_s:
+                why = "another process has it locked (flock); nothing was changed, try again"
+                raise SecurityFileError(path, None, why)
+            time.sleep(_LOCK_PAUSE_S)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _is_locked(folder: int) -> bool:
+    """Return whether a folder is ours now."""
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager

@@ -4,9 +4,7 @@ Whatever is changed, the file that results is read as a node reads it before it 
 command makes a file that a node would refuse.
 """
 
-import fcntl
 import os
-import time
 import tomllib
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
@@ -20,15 +18,12 @@ from tomlkit.exceptions import TOMLKitError
 
 from poe.errors import OptionError, SecurityFileError
 from poe.security.policy import Grant
-from poe.security.replacement import Calls, replace_file
+from poe.security.replacement import Calls, locked_folder, replace_file
 from poe.security.scram import ScramKeys
 from poe.security.security import parse_security, read_text
 from poe.security.toml_tables import with_table, without_element, without_table
 
 _EMPTY: Final = "version = 1\n"
-_LOCK_S: Final = 30.0
-"""Others who change a file take part of a second each, for a chosen password."""
-_LOCK_PAUSE_S: Final = 0.02
 _Values = MutableMapping[str, Any]
 
 
@@ -251,7 +246,7 @@ def changed_users(path: str | os.PathLike[str], calls: Calls = os) -> Iterator[U
         OptionError: what is to be changed cannot be; the file stays as it was.
     """
     name = os.path.realpath(path)
-    with _locked_folder(str(Path(name).parent)):
+    with locked_folder(str(Path(name).parent)):
         before = read_text(name)[0] if os.path.lexists(name) else ""
         file = UserFile(before or _EMPTY, name)
         yield file
@@ -261,37 +256,6 @@ def changed_users(path: str | os.PathLike[str], calls: Calls = os) -> Iterator[U
             except OSError as error:
                 why = f"it cannot be written ({error.strerror})"
                 raise SecurityFileError(name, None, why) from error
-
-
-@contextmanager
-def _locked_folder(path: str) -> Iterator[None]:
-    """Keep others who change a file there waiting; a lock that ends with its process.
-
-    Whoever may read the folder can have it, too, and keep it: nobody waits for that without end.
-    """
-    try:
-        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise SecurityFileError(path, None, f"it is no folder ({error.strerror})") from error
-    try:
-        until_s = time.monotonic() + _LOCK_S
-        while not _is_locked(folder):
-            if time.monotonic() >= until_s:
-                why = "another process has it locked (flock); nothing was changed, try again"
-                raise SecurityFileError(path, None, why)
-            time.sleep(_LOCK_PAUSE_S)
-        yield
-    finally:
-        os.close(folder)
-
-
-def _is_locked(folder: int) -> bool:
-    """Return whether a folder is ours now."""
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _says(text: str | None, expected: _Values) -> bool:

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import os
 import ssl
 import stat
@@ -9,6 +10,8 @@ import stat
 import pytest
 
 from poe.cli import certificates
+from poe.cli.authority import Authority
+from poe.security import replacement
 from tests.cli.processes import complaint, poe_here
 
 
@@ -202,3 +205,33 @@ def test_without_the_extra_it_says_what_to_install(folder, monkeypatch):
     assert run.returncode == 2
     assert "install the extra poe-queue[tls]" in complaint(run)
     assert not folder.exists()
+
+
+def test_an_authority_that_another_command_has_just_made_is_not_replaced(folder, monkeypatch):
+    """It has signed a client by then, whom the server would not know."""
+    create = Authority.create
+
+    def create_late(now):
+        monkeypatch.undo()
+        assert make(folder, "--client", "alice").returncode == 0
+        return create(now)
+
+    monkeypatch.setattr(Authority, "create", create_late)
+    run = make(folder, "--host", "localhost", "--renew")
+    assert run.returncode == 2
+    assert "ca.key is there by now, and nothing was written; try again" in complaint(run)
+    assert make(folder, "--host", "localhost", "--renew").returncode == 0
+    assert handshake(folder, "localhost")
+
+
+def test_while_another_command_writes_nothing_is_written(folder, monkeypatch):
+    monkeypatch.setattr(replacement, "_LOCK_S", 0.0)
+    folder.mkdir()
+    descriptor = os.open(folder, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    run = make(folder, "--host", "localhost")
+    os.close(descriptor)
+    assert run.returncode == 2
+    assert "another process has it locked" in complaint(run)
+    assert not contents(folder)
+    assert make(folder, "--host", "localhost").returncode == 0

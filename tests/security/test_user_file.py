@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poe.errors import OptionError, SecurityFileError
-from poe.security import user_file
+from poe.security import replacement
 from poe.security.policy import NODE, TOPIC, Grant
 from poe.security.scram import ScramKeys
 from poe.security.security import parse_security, read_security
@@ -433,7 +433,7 @@ def test_who_changes_it_second_waits_for_the_first(path):
 
 def test_who_keeps_the_folder_locked_keeps_nobody_waiting_without_end(path, monkeypatch):
     """Any user may, who may read it; a revocation would wait for that, and say nothing."""
-    monkeypatch.setattr(user_file, "_LOCK_S", 0.0)
+    monkeypatch.setattr(replacement, "_LOCK_S", 0.0)
     before = path.read_text()
     folder = os.open(path.parent, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_SH)
