@@ -21,8 +21,9 @@ NAMES_MAX = 1000
 """Of one question, so that the broker serves others between two."""
 NAMES_BYTES_MAX = 32 << 10
 """Likewise, unless it is one name."""
-_NAME_MAX = 64
-"""Bytes of a name that are kept; a longer one is known by its digest."""
+_NAME_MAX = sha256().digest_size - 1
+"""Bytes of a name that are kept; a longer one is known by its digest, which no other name can be:
+whoever may do something with the one would else be taken to be allowed it with the other."""
 
 
 class Asked(Protocol):

@@ -2,6 +2,8 @@
 
 import asyncio
 from dataclasses import asdict
+from hashlib import sha256
+from itertools import count
 
 import pytest
 
@@ -190,3 +192,21 @@ async def test_a_list_of_long_names_is_asked_in_parts_that_a_broker_takes(bearer
         asked = {"token": b"t" * 300, **question._asdict(), **asdict(Usage(1, 1, 1))}
         assert len(ControlRequest("authorize", 1, asked).encode()) < CONTROL_SIZE_MAX
     assert len(judge.questions) < 12
+
+
+async def test_what_is_said_of_one_name_is_not_kept_of_another_one(bearers, judge):
+    """Whoever has a prefix can find a long name of which a digest begins so, and ask for that."""
+
+    async def ask(_token, question, _usage):
+        return Ruling("alice", [each.startswith(b"a") for each in question.names], 5.0, 0.0)
+
+    judge.ask = ask
+    long = next(
+        name
+        for number in count()
+        if sha256(name := b"not alice's, %064d" % number).digest().startswith(b"a")
+    )
+    for digest in (sha256(long).digest(), sha256(long).hexdigest().encode()):
+        await bearers.rule(ALICE, Need.of_topic("create", digest))
+    assert not (await bearers.rule(ALICE, Need.of_topic("create", long))).is_allowed
+    assert (await bearers.rule(ALICE, Need.of_topic("create", b"a" * 100))).is_allowed
