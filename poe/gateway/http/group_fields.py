@@ -120,6 +120,9 @@ def options(name: str, value: object) -> dict[str, Any]:
     """Return options by name, which the broker checks."""
     if not isinstance(value, dict):
         _refuse_value(name, value, "an object")
+    for each in value:
+        if isinstance(value[each], str):
+            text(f"{name}.{each}", value[each])
     return options_in(value)
 
 

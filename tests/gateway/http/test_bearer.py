@@ -184,6 +184,15 @@ def test_a_group_is_made_by_those_who_may(house):
         assert "create group 'carols'" in error_of(refused)["message"]
 
 
+def test_an_option_that_is_no_text_is_the_clients_fault(alice):
+    """What a topic for dead letters needs is looked at before the broker is asked."""
+    options = b'"options": {"dead_letter_topic": "\\ud800"}'
+    body = b'{"mode": "shared", "topics": ["shared"], %b}' % options
+    refused = alice.post("/groups/workers/members", content=body)
+    assert refused.status_code == 400, refused.text
+    assert "options.dead_letter_topic" in refused.json()["error"]["message"]
+
+
 def test_a_new_grant_and_a_revoked_token_count_within_seconds(tmp_path):
     with House(tmp_path) as house, house.as_user("bob") as bob, house.as_user("alice") as alice:
         assert bob.get("/topics/shared").status_code == 403
