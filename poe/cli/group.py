@@ -82,8 +82,10 @@ def show(
     write_line(f"{told['name']}\t{told['mode']}\t{told['state']}")
     if told.get("full"):
         write_line(f"  full: {_words(told['full'])}")
+    # By the clock of who has told it; an older one does not tell the time.
+    now_us = told.get("now_us", time.time_ns() // 1000)
     for member in told["members"]:
-        fields = member["name"], _member(member, told["mode"])
+        fields = member["name"], _member(member, told["mode"], now_us)
         write_line("\t".join(["member", *map(printable, fields)]))
     hidden = {None, 0} if told["mode"] == "shared" else {None}
     names = {member["id"]: member["name"] for member in told["members"]}
@@ -227,14 +229,14 @@ def _place(text: str, units: list[bytes] | None) -> object:
     return {"time_us": time_us}
 
 
-def _member(member: dict[str, Any], mode: str) -> str:
-    """Say what a member has."""
+def _member(member: dict[str, Any], mode: str, now_us: int) -> str:
+    """Say what a member has, at a time by the clock of the node that has told it."""
     instance = f" (instance {member['instance']})" if member.get("instance") else ""
     if mode == "ordered":
         return ", ".join(map(topic_text, member.get("units", ()))) + instance
     held = f"{member['messages']} messages in {counted(member['leases'], 'lease')}"
     if member.get("since_us"):
-        held += f", the oldest for {max(0, time.time() - member['since_us'] / 1e6):.0f} s"
+        held += f", the oldest for {max(0, now_us - member['since_us']) / 1e6:.0f} s"
     return held + instance
 
 

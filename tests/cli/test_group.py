@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from time import time_ns
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from poe import Node
 from poe.broker.appendix.hybrid_clock import HybridClock
 from poe.broker.requests.log_groups import _LIST_S, _PATIENCE_S
 from poe.cli import endpoint
@@ -68,6 +70,17 @@ def test_a_group_is_shown_with_its_members_and_what_has_happened(node, run, bill
         assert "joined" in told
         (content,) = rows(run("group", "show", "billing", "--format", "json"))
         assert content["units"][0]["unit"] == "orders"
+
+
+def test_what_a_member_holds_is_as_old_as_it_is_by_the_clock_of_its_node(tmp_path):
+    """That of the machine on which the command runs may be another one."""
+    clock = HybridClock(lambda: time_ns() - 10**9 * 86_400)
+    with Node({"dir": tmp_path / "data", "port": 0}, clock=clock) as node:
+        node.put_many("orders", VALUES)
+        with Queue(url(node), "orders", group="workers") as queue, queue.get():
+            told = poe_here("group", "show", "workers", port=node.address[1]).stdout.decode()
+    (held_s,) = re.findall("the oldest for ([0-9]+) s", told)
+    assert int(held_s) < 3600
 
 
 def test_what_a_member_calls_itself_neither_breaks_a_line_nor_commands_the_terminal(node, run):

@@ -1,9 +1,11 @@
 """`poe events`, `counters`, `connections`, `config` and `search`: for people and for programs."""
 
 import json
+from time import time_ns
 
 import pytest
 
+from poe.broker.appendix.hybrid_clock import HybridClock
 from poe.cli.application import run
 from poe.cli.exit_code import ExitCode
 from tests.broker.nodes import connect, kill
@@ -102,3 +104,16 @@ def test_bytes_that_are_no_text_are_searched_as_they_are_put(node, capfdbinary):
     assert lines(capfdbinary, "search", "t", "\udcff")[0].endswith("a\\xffb")
     assert run(["search", "t", "\udcff", "--regex"]) == ExitCode.USAGE
     assert "use a regular expression in UTF-8" in capfdbinary.readouterr().err.decode()
+
+
+def test_connections_are_as_old_as_they_are_by_the_clock_of_their_node(
+    tmp_path, monkeypatch, capfdbinary
+):
+    from poe import Node  # noqa: PLC0415 - as above
+
+    clock = HybridClock(lambda: time_ns() - 10**9 * 86_400)
+    with Node({"dir": tmp_path / "data", "port": 0}, clock=clock) as node, connect(node):
+        monkeypatch.setenv("POE_URL", "poe://{}:{}".format(*node.address))
+        shown = lines(capfdbinary, "connections")
+    assert len(shown) == 2
+    assert not any(" d ago" in line for line in shown)

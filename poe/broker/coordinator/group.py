@@ -466,7 +466,7 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "group_extend": lambda state, **arguments: state.shared.extend(**arguments),
     "group_pause": GroupState.pause,
     "group_resume": GroupState.resume,
-    "group": lambda state, **_: state.describe(),
-    "group_create": lambda state, **_: state.describe(),
+    "group": lambda state, now_us, **_: state.describe() | {"now_us": now_us},
+    "group_create": lambda state, now_us, **_: state.describe() | {"now_us": now_us},
 }
 """What a state answers to the operations that need nothing else."""

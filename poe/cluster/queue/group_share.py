@@ -396,7 +396,7 @@ class GroupShare:
             case "group_resume":
                 self._pause(now_us, is_paused=False)
             case "group" | "group_create":
-                answer = self.describe()
+                answer = self.describe() | {"now_us": now_us}
             case "group_lag":
                 answer = self._places.lag(now_us)
             case "group_reset":
