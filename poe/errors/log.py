@@ -6,19 +6,29 @@ from poe.errors.short_text import short_repr
 
 
 class NoQuorum(ClusterError):
-    """No majority of the nodes of a replicated topic is there for a node; nothing is stored."""
+    """No majority of the nodes of a replicated topic is there for a node; nothing is stored.
+
+    What is no put and `is_in_doubt` may be done later, as the sentence says then.
+    """
 
     code = 680
     retriable = True
 
-    def __init__(self, what: str, why: str = "") -> None:
+    def __init__(self, what: str, why: str = "", *, is_in_doubt: bool = False) -> None:
         """Say what cannot be agreed on; with a `why`, that it is this node which takes no puts."""
         self.what = what
         self.why = why
+        self.is_in_doubt = is_in_doubt
         sentence = (
             f"no majority of nodes agrees on {what} just now; nothing is stored: retry when more "
             "of them are back, which `poe cluster status` tells"
         )
+        if is_in_doubt:
+            sentence = (
+                f"no majority of nodes agrees on {what} just now; what was asked may be done later "
+                "all the same: before it is tried again, look with `poe topic describe` when more "
+                "of them are back, which `poe cluster status` tells"
+            )
         if why:
             sentence = (
                 f"{what} takes no puts at this node: {why}; nothing is stored: retry later, or at "

@@ -145,7 +145,7 @@ def _as_asked(request: object, error: PoeError) -> PoeError:
     """Return an error by the name that a topic has for who asks; the engine has others."""
     match request:
         case CreateLog(topic) | AlterLog(topic) | DeleteLog(topic) if isinstance(error, NoQuorum):
-            return NoQuorum(f"topic {topic_text(topic)}")
+            return NoQuorum(f"topic {topic_text(topic)}", is_in_doubt=error.is_in_doubt)
     return error
 
 
@@ -434,10 +434,17 @@ class Logs(GenServer):
         await self._agree(LogRecord(known.description, is_deleted=True))
 
     async def _agree(self, record: LogRecord) -> None:
-        """Have the nodes agree on a record, and do here what it says."""
+        """Have the nodes agree on a record, and do here what it says.
+
+        Raises:
+            NoQuorum: a majority may agree on it later, or does so already.
+        """
         key = record.key
         put = partial(self._engine.put_catalog, key, record.encode(), self._revisions.get(key, 0))
-        revision: int = await self._ask(put)
+        try:
+            revision: int = await self._ask(put)
+        except NoQuorum as error:
+            raise NoQuorum(key, is_in_doubt=True) from error
         await self._take(CatalogChanged(key, record.encode(), revision))
         await self._wait_known(KnowsRecord(key, revision))
 
@@ -446,7 +453,10 @@ class Logs(GenServer):
 
         Who makes a topic at one node and puts onto it at another one finds it there.
         """
-        state: EngineState = await self._ask(partial(self._engine.state, LOOK_S))
+        try:
+            state: EngineState = await self._ask(partial(self._engine.state, LOOK_S))
+        except NoQuorum:  # it is agreed on: who is told otherwise would try it again
+            return
         waiting = [name for name, there in state.peers.items() if there and name != self._parts.me]
         until_s = self.monotonic_s() + KNOWN_S
         payload = encode_question(question)

@@ -273,6 +273,35 @@ def test_altered_properties_hold_at_all_nodes(three):
     assert three.values("a", "t-2") == [b"x"]
 
 
+def test_what_may_have_been_agreed_on_is_not_told_as_not_done(three, monkeypatch):
+    three["a"].create_topic("t", replicas=3)
+    engine = three.log.find("a")
+    put = engine.put_catalog
+
+    def put_in_doubt(key, value, revision, told):
+        put(key, value, revision, lambda _: told(NoQuorum(key)))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "put_catalog", put_in_doubt)
+        with pytest.raises(NoQuorum, match="agrees on topic t just now") as refused:
+            three["a"].alter_topic("t", max_age=60)
+    assert "may be done later" in str(refused.value)
+    assert "nothing is stored" not in str(refused.value)
+    assert three["b"].describe("t").properties.max_age == 60
+
+
+def test_what_is_agreed_on_is_told_as_done_though_the_majority_is_lost_just_then(
+    three, monkeypatch
+):
+    three["a"].create_topic("t", replicas=3)
+    engine = three.log.find("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "state", lambda _, told: told(NoQuorum("the engine")))
+        assert three["a"].alter_topic("t", max_age=60).properties.max_age == 60
+        three["a"].control("delete", topic=b"t")
+    three.wait_all(lambda name: b"t" not in three[name].topics())
+
+
 def test_a_deleted_topic_is_gone_at_all_nodes_and_may_be_made_again(three):
     first = three["a"].create_topic("t", replicas=3, partitions=2)
     three["a"].put("t-0", b"old")
