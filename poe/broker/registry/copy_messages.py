@@ -1,7 +1,7 @@
 """What a replica asks of the topic registry for its copy of a topic, and is told by it."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from poe.actors import ActorRef
 from poe.topic_properties import TopicDescription
@@ -80,6 +80,15 @@ class TrimDue(NamedTuple):
     """Cast to a replica: by its properties, its topic is to be trimmed up to this pointer."""
 
     pointer: int
+
+
+CLOCKS: Final = "clocks"
+"""Name of the actor that compares this node's clock with those of others."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompareClocks:
+    """Cast to who knows other nodes: find out how far this node's clock is ahead of theirs."""
 
 
 class CopyFailed(NamedTuple):

@@ -9,7 +9,7 @@ import time
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from poe.actors import ActorRef
 from poe.broker.appendix.counters import Counters
@@ -21,6 +21,22 @@ from poe.storage import Event, Removals, Store, TopicDescriptions
 from poe.supervision.event_ring import EventRing
 from poe.topic_name import NamePolicy
 from poe.topic_properties import is_reserved
+
+_CLOCK_KNOWN_S: Final = 60.0
+
+
+class ClockAhead(NamedTuple):
+    """How far the clock of this node is ahead of those of the other nodes of its cluster."""
+
+    ahead_s: float
+    """Not less than 0."""
+
+    found_s: float
+    """When that was found, by the monotonic clock."""
+
+    def is_valid(self, monotonic_s: float) -> bool:
+        """Return whether it was found lately: a clock drifts, and follows one that was set."""
+        return monotonic_s - self.found_s < _CLOCK_KNOWN_S
 
 
 class Route:
@@ -94,6 +110,8 @@ class RoutingTable(dict[bytes, Route]):
         self.replicas: dict[bytes, ActorRef] | None = None
         """Who takes puts onto the partitions of replicated topics, which the registry of these
         alone changes; None where this node has no engine for them."""
+        self.clock_ahead: ClockAhead | None = None
+        """How far this node's clock is ahead of the others'; None: that is not known."""
         self.log_groups: LogGroupsTable | None = None
         """Which groups of replicated topics there are; None as above."""
         self.is_own_group: Callable[[str], bool] = _is_any

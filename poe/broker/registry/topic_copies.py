@@ -11,7 +11,9 @@ from poe.actors import ActorRef, GenServer
 from poe.broker.appendix.message import Seal, Unseal
 from poe.broker.registry.appendix_servers import AppendixServers
 from poe.broker.registry.copy_messages import (
+    CLOCKS,
     BeginSegment,
+    CompareClocks,
     CopyFailed,
     CopyRequest,
     CopyWriter,
@@ -194,6 +196,28 @@ class TopicCopies:
         route = self._routes.get(topic)
         if replica is None or route is None or route.writer not in self._servers.owned:
             return
+        going = self._due(topic, retention, expiry)
+        if going and retention.max_age_s is not None:
+            going = self._due(topic, self._by_all_clocks(retention), expiry)
+        if going:
+            self._registry.cast(replica, TrimDue(max(going)))
+
+    def _by_all_clocks(self, retention: Retention) -> Retention:
+        """Have nothing taken for old that is so by the clock of this node alone.
+
+        That may be days ahead at a start, and what is trimmed goes at all nodes. Where it is not
+        known how far, nothing is too old before the others have told their time.
+        """
+        assert retention.max_age_s is not None
+        known = self._routes.clock_ahead
+        if known is None or not known.is_valid(self._registry.monotonic_s()):
+            self._registry.cast(CLOCKS, CompareClocks())
+            return retention._replace(max_age_s=None)
+        return retention._replace(max_age_s=retention.max_age_s + known.ahead_s)
+
+    def _due(self, topic: bytes, retention: Retention, expiry: Expiry) -> list[int]:
+        """Return the newest pointers of the segments that have been kept long enough."""
+        route = self._routes[topic]
         newest = self._servers.owned[route.writer][1]
         sealed = self._servers.up_to(route, POINTER_MAX)
         # A group is one of a single node: the others do not know how far it is.
@@ -207,8 +231,7 @@ class TopicCopies:
         if is_next and retention.max_age_s is not None:
             is_old = newest.last_pointer < expiry.oldest_us(retention.max_age_s)
             going += [newest.last_pointer] if is_old else []
-        if going:
-            self._registry.cast(replica, TrimDue(max(going)))
+        return going
 
 
 def _hole(segments: Iterable[Segment]) -> str:

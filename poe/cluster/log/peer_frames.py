@@ -18,6 +18,8 @@ from poe.storage import PutKey
 READ_BYTES_MAX: Final = 4 * 1024 * 1024
 """Of records in one answer, unless one alone is larger."""
 _VERSION: Final = 1
+CLOCK_STREAM: Final = "*clock"
+"""What the clock of a node is asked by; no stream is called so."""
 
 
 class DescribeCopy(NamedTuple):
@@ -56,13 +58,21 @@ class HasTopic(NamedTuple):
     """In hexadecimal."""
 
 
-Question = DescribeCopy | ReadCopy | HashCopy | KnowsRecord | HasTopic
+class TellTime(NamedTuple):
+    """Say what time it is; answered by `Time`."""
+
+    stream: str
+    """No stream, but who is asked: `CLOCK_STREAM`."""
+
+
+Question = DescribeCopy | ReadCopy | HashCopy | KnowsRecord | HasTopic | TellTime
 _OPERATIONS: Final = {
     "describe": (DescribeCopy, 1),
     "read": (ReadCopy, 3),
     "hash": (HashCopy, 3),
     "knows": (KnowsRecord, 2),
     "has": (HasTopic, 1),
+    "time": (TellTime, 1),
 }
 """Which question each is, and how many fields it has."""
 _NAMES: Final = {kind: name for name, (kind, _) in _OPERATIONS.items()}
@@ -109,7 +119,13 @@ class Whether(NamedTuple):
     is_so: bool
 
 
-PeerAnswer = CopyDescription | CopyRecords | CopyHash | Whether
+class Time(NamedTuple):
+    """What time it is at a node, in microseconds since the epoch."""
+
+    now_us: int
+
+
+PeerAnswer = CopyDescription | CopyRecords | CopyHash | Whether | Time
 
 
 def encode_question(question: Question) -> bytes:
@@ -226,6 +242,19 @@ def decode_known(payload: bytes) -> bool:
         RemoteProtocolError: as `decode_description`.
     """
     return _answer(payload, 1)[0] is True
+
+
+def decode_time(payload: bytes) -> int:
+    """Decode the answer to `TellTime`.
+
+    Raises:
+        RemoteProtocolError: as `decode_description`.
+    """
+    (now_us,) = _answer(payload, 1)
+    if not _is_number(now_us):
+        msg = "time of a node is no number"
+        raise RemoteProtocolError(msg)
+    return int(now_us)
 
 
 def _answer(payload: bytes, count: int) -> list[Any]:

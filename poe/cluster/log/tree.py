@@ -9,6 +9,7 @@
     │   ├── comparer_sup     likewise: a comparison of a partition with other nodes each
     │   ├── logs             owns the way to the engine, knows all replicated topics, and starts
     │   │                    their replicas
+    │   ├── clocks           compares this node's clock with those of the others
     │   └── engine_leaver    leaves the engine when all this ends, before anybody else is stopped
     └── log_groups_sup       one_for_all: the node's part in coordinating their groups
         ├── coordination_sup         runs what coordinates, while this node does
@@ -23,9 +24,11 @@ from typing import Final
 
 from poe.broker.coordinator.group_floors import GroupFloors
 from poe.broker.coordinator.registry import GroupParts
+from poe.broker.registry.copy_messages import CLOCKS
 from poe.broker.registry.log_groups_table import LogGroupsTable
 from poe.broker.requests.log_groups import LOG_GROUPS
 from poe.broker.requests.log_messages import LOGS
+from poe.cluster.log.clocks import Clocks
 from poe.cluster.log.comparing import COMPARER_SUP, Comparer
 from poe.cluster.log.engine import LogEngine
 from poe.cluster.log.engine_door import EngineLeaver
@@ -82,6 +85,7 @@ def log_spec(parts: LogParts, server: ChildSpec | None = None) -> ChildSpec:
         dynamic_supervisor(REPLICA_SUP, template),
         dynamic_supervisor(COMPARER_SUP, comparer),
         ChildSpec(id=LOGS, actor=Logs, args=(parts,), name=LOGS),
+        ChildSpec(id=CLOCKS, actor=Clocks, args=(parts,), name=CLOCKS),
         ChildSpec(id="engine_leaver", actor=EngineLeaver, args=(parts.engine,)),
     ]
     flags = SupervisorFlags(strategy=Strategy.ONE_FOR_ALL, intensity=5, period_s=10)

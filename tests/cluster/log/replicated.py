@@ -11,6 +11,7 @@ from pathlib import Path
 from poe import Node
 from poe.broker.requests.log_messages import LOGS, DescribeLogs
 from poe.errors import NoQuorum
+from poe.storage import Clock
 from poe.testing import wait_until
 from poe.testing.simulated_log import SimulatedLog
 
@@ -22,12 +23,19 @@ class Replicated:
 
     Attributes:
         ports: where some of them listen, in all their lives.
+        clocks: those that some of them have, likewise.
     """
 
     def __init__(
-        self, folder: Path, names: str = "abc", ports: Mapping[str, int] | None = None, **options
+        self,
+        folder: Path,
+        names: str = "abc",
+        ports: Mapping[str, int] | None = None,
+        clocks: Mapping[str, Clock] | None = None,
+        **options,
     ):
         self.ports = ports or {}
+        self.clocks = clocks or {}
         self.folder = folder
         self.options = options
         ticks = itertools.count()
@@ -41,7 +49,8 @@ class Replicated:
 
     def start(self, name: str) -> Node:
         given = {"dir": self.folder / name, "port": self.ports.get(name), **self.options}
-        node = Node(given, log_engine=self.log.engine(name)).start()
+        engine = self.log.engine(name)
+        node = Node(given, clock=self.clocks.get(name), log_engine=engine).start()
         self.nodes[name] = node
         return node
 
