@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from poe.broker.requests.log_messages import LOGS, DescribeLogs
-from poe.errors import CorruptRecord
+from poe.errors import CorruptRecord, NoQuorum
 from poe.protocol import PutId
 from poe.storage.segment.producers import PRODUCERS_COUNT_MAX
 from tests.cluster.log.replicated import replicated
@@ -67,6 +67,57 @@ def test_a_wiped_node_gets_all_back(three, forgotten):
     three.wait_same()
     assert is_sound(three, "a")
     assert three.values("c") == three.values("a")
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_folder_of_yesterday_becomes_what_the_others_have(three, tmp_path, is_forgotten):
+    """Put back from a backup, with topics in it that are gone, or others of their names."""
+    for name in ("t", "gone", "anew"):
+        three["a"].create_topic(name, replicas=3, count_limit=100)
+        three["a"].put(name, b"of yesterday")
+    first = fill(three, 20)[15]
+    three.wait_same()
+    three.stop("c")
+    shutil.copytree(tmp_path / "c", tmp_path / "backup")
+    three.start("c")
+    fill(three, 40)
+    three["b"].control("trim", topic=b"t", pointer=first)
+    for name in (b"gone", b"anew"):
+        three["a"].control("delete", topic=name)
+    three["a"].create_topic("anew", replicas=3)
+    three["c"].put("anew", b"of today")
+    three.stop("c")
+    three.wipe("c")
+    shutil.copytree(tmp_path / "backup", tmp_path / "c")
+    if is_forgotten:
+        for stream in three.streams.values():
+            stream.forget_to(stream.last_place - 1)
+    three.start("c")
+    wait_until(lambda: three.state("c") == "following" and three.are_same(), 60)
+    wait_until(lambda: b"gone" not in three["c"].topics() and three.are_same("anew"), 60)
+    assert three.values("c") == three.values("a")
+    assert three.values("c", "anew") == [b"of today"]
+    assert is_sound(three, "c")
+
+
+def test_what_the_last_node_has_is_read_there_and_put_onto_a_new_cluster(three, tmp_path):
+    """Two of three are lost for good; nothing is agreed on any more, and nothing is altered."""
+    three["a"].create_topic("t", replicas=3, count_limit=100)
+    fill(three, 20)
+    three.wait_same()
+    for name in "abc":
+        three.stop(name)
+    three.log.cut("a")
+    three.start("a")
+    left = three.values("a")
+    assert len(left) == 200
+    with pytest.raises(NoQuorum):
+        three["a"].put("t", b"refused")
+    with replicated(tmp_path / "new") as new:
+        new["b"].create_topic("t", replicas=3)
+        new["b"].put_many("t", left)
+        new.wait_same()
+        assert new.values("c") == left
 
 
 def fetch_all(three):
