@@ -77,6 +77,7 @@ def test_what_a_member_holds_is_as_old_as_it_is_by_the_clock_of_its_node(tmp_pat
     clock = HybridClock(lambda: time_ns() - 10**9 * 86_400)
     with Node({"dir": tmp_path / "data", "port": 0}, clock=clock) as node:
         node.put_many("orders", VALUES)
+        assert node.address is not None
         with Queue(url(node), "orders", group="workers") as queue, queue.get():
             told = poe_here("group", "show", "workers", port=node.address[1]).stdout.decode()
     (held_s,) = re.findall("the oldest for ([0-9]+) s", told)

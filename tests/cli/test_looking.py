@@ -113,6 +113,7 @@ def test_connections_are_as_old_as_they_are_by_the_clock_of_their_node(
 
     clock = HybridClock(lambda: time_ns() - 10**9 * 86_400)
     with Node({"dir": tmp_path / "data", "port": 0}, clock=clock) as node, connect(node):
+        assert node.address is not None
         monkeypatch.setenv("POE_URL", "poe://{}:{}".format(*node.address))
         shown = lines(capfdbinary, "connections")
     assert len(shown) == 2

@@ -82,8 +82,8 @@ def test_a_folder_of_yesterday_becomes_what_the_others_have(three, tmp_path, is_
     three.start("c")
     fill(three, 40)
     three["b"].control("trim", topic=b"t", pointer=first)
-    for name in (b"gone", b"anew"):
-        three["a"].control("delete", topic=name)
+    for deleted in (b"gone", b"anew"):
+        three["a"].control("delete", topic=deleted)
     three["a"].create_topic("anew", replicas=3)
     three["c"].put("anew", b"of today")
     three.stop("c")
