@@ -713,9 +713,11 @@ def root_cause(failed: StartFailed) -> PoeError:
             if not isinstance(inner, tuple | BaseException):
                 return reason
             reason = inner
-        elif isinstance(reason, OSError):
-            return as_storage_error(reason, "what a node needs")
         else:
+            if isinstance(reason, OSError):
+                reason = as_storage_error(reason, "what a node needs")
+                if not isinstance(reason, NoDescriptors):  # nobody knows what was written
+                    return failed
             return reason if isinstance(reason, PoeError) else failed
 
 

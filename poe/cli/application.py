@@ -132,13 +132,14 @@ def _application(arguments: Sequence[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     application.callback(invoke_without_command=True)(_top)
-    is_help_asked.set("--help" in arguments or _is_completion())
+    before = is_help_asked.set("--help" in arguments or _is_completion())
     for name in _wanted(arguments):
         made = _load(_COMMANDS[name])
         if isinstance(made, typer.Typer):
             application.add_typer(made, name=name)
         else:
             application.command(name)(made)
+    is_help_asked.reset(before)
     return application
 
 

@@ -13,26 +13,23 @@ def end_process(code: int) -> None:
 
     What is registered to be called at the end is called, and what was printed is written. Where
     threads are to be waited for, or what was printed cannot be written, this returns: then Python
-    ends as ever, and tells.
+    ends as ever, and tells. Where zenoh is loaded nothing is called, or told, any more.
     """
+    streams = [each for each in (sys.stdout, sys.stderr) if each is not None]
     if "zenoh" in sys.modules:
         # What it leaves running in threads of its own crashes as Python ends, once in some thousand
         # times, though all is closed by then: the service would be said to have failed.
         logging.shutdown()
-        with contextlib.suppress(OSError, ValueError):
-            _flush()
+        for each in streams:
+            with contextlib.suppress(OSError, ValueError):
+                each.flush()
         os._exit(code)
     if any(not each.daemon for each in threading.enumerate() if each != threading.main_thread()):
         return
     atexit._run_exitfuncs()  # noqa: SLF001 - as a child of `multiprocessing` does it
     try:
-        _flush()
+        for each in streams:
+            each.flush()
     except (OSError, ValueError):
         return
     os._exit(code)
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()

@@ -6,9 +6,10 @@ from poe.errors.short_text import short_repr
 
 
 class NoQuorum(ClusterError):
-    """No majority of the nodes of a replicated topic is there for a node; nothing is stored.
+    """No majority of the nodes of a replicated topic is there for a node.
 
-    What is no put and `is_in_doubt` may be done later, as the sentence says then.
+    Nothing is stored, and it may be tried again. What is no put and `is_in_doubt` may be done later
+    all the same, as the sentence says then: whoever tries that again may find it done.
     """
 
     code = 680

@@ -101,7 +101,7 @@ def locked_folder(path: str) -> Iterator[None]:
     Whoever may read the folder can have it, too, and keep it: nobody waits for that without end.
 
     Raises:
-        SecurityFileError: it is no folder, or somebody keeps it locked.
+        SecurityFileError: it is no folder, cannot be locked, or somebody keeps it locked.
     """
     try:
         folder = os.open(path, _FOLDER)
@@ -109,7 +109,7 @@ def locked_folder(path: str) -> Iterator[None]:
         raise SecurityFileError(path, None, f"it is no folder ({error.strerror})") from error
     try:
         until_s = time.monotonic() + _LOCK_S
-        while not _is_locked(folder):
+        while not _is_locked(folder, path):
             if time.monotonic() >= until_s:
                 why = "another process has it locked (flock); nothing was changed, try again"
                 raise SecurityFileError(path, None, why)
@@ -119,12 +119,18 @@ def locked_folder(path: str) -> Iterator[None]:
         os.close(folder)
 
 
-def _is_locked(folder: int) -> bool:
-    """Return whether a folder is ours now."""
+def _is_locked(folder: int, path: str) -> bool:
+    """Return whether a folder is ours now.
+
+    Raises:
+        SecurityFileError: nobody can lock it.
+    """
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:  # as of a file system of a network
+        raise SecurityFileError(path, None, f"it cannot be locked ({error.strerror})") from error
     return True
 
 

@@ -18,16 +18,17 @@ The name is that of the topic's folder with `names="escape"`. Spark passes over 
 with an underscore, and so can read the whole as a table.
 """
 
+import contextlib
 import errno
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
-from poe.errors import FormatNotSupported, OptionError, ReadFailed
+from poe.errors import FormatNotSupported, OptionError, PoeError, ReadFailed
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, FolderEntry, OpenFile
 from poe.storage.foreign import check_no_foreign, foreign_names
@@ -279,12 +280,29 @@ class Archive:
         """
         folder = topic_folder(topic)
         path = manifest_path(topic, timestamp)
-        with writing(path):
-            new_files = manifest.files[len(manifest.files) - len(new) :]
-            for new_path, file in zip(new, new_files, strict=True):
-                self.files.open(new_path, "r+").sync()
-                self._put(new_path, f"{folder}/{file.path}")
-            self._write(manifest.encode(), path)
+        new_files = manifest.files[len(manifest.files) - len(new) :]
+        try:
+            with writing(path):
+                for new_path, file in zip(new, new_files, strict=True):
+                    self.files.open(new_path, "r+").sync()
+                    self._put(new_path, f"{folder}/{file.path}")
+                self._write(manifest.encode(), path)
+        except BaseException:
+            with contextlib.suppress(PoeError):
+                self._remove_unnamed(topic, timestamp, new_files)
+            raise
+
+    def _remove_unnamed(self, topic: bytes, timestamp: int, files: Iterable[ArchivedFile]) -> None:
+        """Remove those of a segment's files that its manifest, if there is any, does not name.
+
+        On a full disk the others would find no room either.
+        """
+        manifest = self.manifest(topic, timestamp)
+        named = set() if manifest is None else {each.path for each in manifest.files}
+        for file in files:
+            if file.path not in named:
+                with contextlib.suppress(OSError):
+                    self.files.unlink(f"{topic_folder(topic)}/{file.path}")
 
     def note_place(self, topic: bytes, place: ArchivedPlace) -> None:
         """Note which partition of which topic one is, if that is not known yet; durable then.

@@ -1,6 +1,10 @@
 """A segment becomes Parquet: a file for each date, row groups that tell what they hold."""
 
+import contextlib
+import errno
 import random
+from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -9,9 +13,11 @@ pa = pytest.importorskip("pyarrow", reason="needs the extra poe-queue[spark]")
 
 import pyarrow.parquet as pq  # noqa: E402
 
+from poe.errors import StorageFull  # noqa: E402
 from poe.spark.archive_writer import date_of, row_groups, write_segment  # noqa: E402
 from poe.storage import Archive  # noqa: E402
 from tests.small_disk import DISK_BYTES, small_disk  # noqa: E402
+from tests.storage.faulty_files import FaultyFiles  # noqa: E402
 
 pytestmark = pytest.mark.spark
 
@@ -110,3 +116,24 @@ def test_what_an_archive_has_no_room_for_leaves_its_room_to_others(tmp_path):
             write_segment(archive, b"t", TIMESTAMP, batches)
         assert not list((disk.folder / "_new").iterdir())
         write_segment(archive, b"t", TIMESTAMP, [batch([MIDNIGHT])])
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_what_has_no_manifest_leaves_its_room_to_others_whatever_fails(archive, is_there):
+    if is_there:
+        write_segment(archive, b"t", TIMESTAMP, [batch([MIDNIGHT])])
+    before = archive.manifest(b"t", TIMESTAMP)
+    two_days = [batch([MIDNIGHT, MIDNIGHT + DAY_US])]
+    for nth in count():
+        files = FaultyFiles(archive.files)
+        files.fail(nth, errno.ENOSPC, "open", "write_at", "sync", "rename")
+        with contextlib.suppress(StorageFull):
+            write_segment(Archive(files), b"t", TIMESTAMP, two_days)
+        if not files.failed_count:
+            break
+        manifest = archive.manifest(b"t", TIMESTAMP)
+        named = set() if manifest is None else {each.path for each in manifest.files}
+        folder = Path(archive.files.base) / "topic=t"
+        assert {str(each.relative_to(folder)) for each in folder.glob("date=*/*")} == named
+        assert manifest == before
+    assert nth > 5

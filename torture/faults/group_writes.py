@@ -66,7 +66,7 @@ _WORKERS = {
     "options": {"session_s": 600.0, "lease_s": _LEASE_S, "attempts_max": 2, "retry_s": 0.5},
 }
 _END_ROUNDS = 100
-_EVERY = 2
+_EVERY = 3
 
 
 class _Died(KeyboardInterrupt):

@@ -14,7 +14,7 @@ from torture.slab_workload import LOG, make_puts, read_log
 _PUTS = 24
 _SLAB_BYTES = 400
 _BUFFER_BYTES = 150
-_EVERY = 2
+_EVERY = 3
 
 
 def play(run: Run) -> None:

@@ -1,8 +1,9 @@
 """What is asked of an appendix server, and its special answers.
 
 Messages are named tuples: to define a frozen dataclass takes each start ten times as long. Those
-of the hot path are plain slotted dataclasses, which are made fastest, and nobody but the receiver
-ever sees them.
+without fields stay such, since an empty tuple is false, and equal to any other. Those of the hot
+path are plain slotted dataclasses, which are made fastest, and nobody but the receiver ever sees
+them.
 """
 
 from collections.abc import Sequence

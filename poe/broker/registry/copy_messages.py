@@ -91,6 +91,11 @@ class CompareClocks:
     """Cast to who knows other nodes: find out how far this node's clock is ahead of theirs."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClocksCompared:
+    """Cast to the topic registry: how far the clock is ahead is known now, and was not before."""
+
+
 class CopyFailed(NamedTuple):
     """Cast to a replica: the files of its topic have failed, or are damaged."""
 

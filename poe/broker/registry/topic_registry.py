@@ -25,7 +25,7 @@ from poe.broker.appendix.server import REGISTRY, AppendixOptions
 from poe.broker.registry.appendix_servers import APPENDIX_SUP, AppendixServers
 from poe.broker.registry.archive_folders import ArchiveFolders
 from poe.broker.registry.archiver import ARCHIVER
-from poe.broker.registry.copy_messages import CopyRequest, InstallTopic
+from poe.broker.registry.copy_messages import ClocksCompared, CopyRequest, InstallTopic
 from poe.broker.registry.crash_limit import CrashLimit
 from poe.broker.registry.disk_failures import DiskFailures
 from poe.broker.registry.expiry import Archived, Expiry, UnreadFloor, no_group, tick_s
@@ -266,13 +266,15 @@ class TopicRegistry(GenServer):
         return answer
 
     async def handle_cast(self, message: Any) -> None:  # noqa: ANN401
-        """Rotate a topic whose writer says it is full; hear of what is archived."""
+        """Rotate a topic whose writer says it is full; hear of what is archived, or may go."""
         if isinstance(message, Archived):
             self._expiry.archived = message.keys
         elif isinstance(message, Touched):
             self._servers.touched[message.writer] = None
         elif isinstance(message, CopyDamaged):
             self._copies.tell_of_failure(message.topic, message.why)
+        elif isinstance(message, ClocksCompared):
+            self._expiry_alarm.ring_after(0.0)
         elif isinstance(message, LimitReached):
             route = self._routes.get(message.topic)
             if route is not None and route.writer is message.writer:
