@@ -8,7 +8,6 @@ from __future__ import annotations
 # What `signal` wraps, which takes longer to load than all else here: until `main` runs, Ctrl-C ends
 # in a traceback.
 import _signal as signal  # type: ignore[import-not-found]  # typeshed leaves it out
-import gc
 import os
 import sys
 
@@ -32,11 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if before[signal.SIGINT] is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
     try:
+        # Late, since loading is most of what a short command does: Ctrl-C meanwhile must be quiet.
+        import gc  # noqa: PLC0415
+
         if arguments is None:
             # To look for garbage takes an eighth of the time in which a command is loaded, and
             # finds none; `run` begins with it.
             gc.disable()
-        # Late, since loading is most of what a short command does: Ctrl-C meanwhile must be quiet.
         from poe.cli.hangup import outlive_hangups  # noqa: PLC0415
 
         outlive_hangups(sys.argv[1:] if arguments is None else arguments)
