@@ -93,3 +93,16 @@ def test_a_command_has_no_threads_of_blas_and_what_it_starts_may_have_them():
     chosen["OPENBLAS_NUM_THREADS"] = "2"
     run = subprocess.run([sys.executable, "-c", code], env=chosen, check=True, capture_output=True)
     assert run.stdout.split()[1] == b"2"
+
+
+def test_a_command_runs_with_the_collector_which_passes_over_what_was_loaded():
+    code = """if True:
+        import atexit, gc, sys
+        atexit.register(lambda: print(gc.isenabled(), gc.get_freeze_count() > 0))
+        from poe.cli import main
+        sys.argv = ["poe", "--version"]
+        main()
+    """
+    command = [sys.executable, "-c", code]
+    run = subprocess.run(command, env=environment(), check=True, capture_output=True)
+    assert run.stdout.splitlines()[1:] == [b"True True"]

@@ -1,13 +1,15 @@
 """A secret in place of another file is for its owner alone, wherever a link there leads."""
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from poe.security.replacement import SUFFIX, replace_files, replace_secret
+from poe.errors import SecurityFileError
+from poe.security.replacement import SUFFIX, locked_folder, replace_files, replace_secret
 
 
 def system(**calls):
@@ -69,3 +71,17 @@ def test_of_files_that_could_not_be_replaced_nothing_is_left(tmp_path, monkeypat
         with pytest.raises(OSError, match="No space"):
             replace_files({str(tmp_path / each): (b"new", 0o600) for each in "ab"})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_locked_is_told(tmp_path, monkeypatch):
+    """As of some file systems of a network."""
+
+    def flock(descriptor, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with (
+        pytest.raises(SecurityFileError, match=r"it cannot be locked \(No locks available\)"),
+        locked_folder(str(tmp_path)),
+    ):
+        pytest.fail("it is not locked")
