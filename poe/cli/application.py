@@ -167,8 +167,8 @@ def _load(place: str) -> Callable[..., Any] | typer.Typer:
 def _one_thread_of_blas() -> Iterator[None]:
     """Have numpy loaded without the threads of its linear algebra, of which nothing here is asked.
 
-    When they have begun they look for work for 0.1 s, without a rest: on a small machine that is a
-    third of what a server's start costs. Processes that are started later are not to know of it.
+    When they have begun they look for work for 0.1 s, without a rest, which on two slow processors
+    is a fifth of what it costs to load a server. Processes that are started later do not get it.
     """
     chosen = os.environ.get(_BLAS_THREADS)
     os.environ.setdefault(_BLAS_THREADS, "1")

@@ -293,10 +293,7 @@ class Archive:
             raise
 
     def _remove_unnamed(self, topic: bytes, timestamp: int, files: Iterable[ArchivedFile]) -> None:
-        """Remove those of a segment's files that its manifest, if there is any, does not name.
-
-        On a full disk the others would find no room either.
-        """
+        """Remove those of a segment's files that its manifest, if there is any, does not name."""
         manifest = self.manifest(topic, timestamp)
         named = set() if manifest is None else {each.path for each in manifest.files}
         for file in files:
