@@ -32,15 +32,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGINT, _leave)
     try:
         # Late, since loading is most of what a short command does: Ctrl-C meanwhile must be quiet.
+        from poe.cli.hangup import outlive_hangups  # noqa: PLC0415
+
+        outlive_hangups(sys.argv[1:] if arguments is None else arguments)
         import gc  # noqa: PLC0415
 
         if arguments is None:
             # To look for garbage takes an eighth of the time in which a command is loaded, and
             # finds none; `run` begins with it.
             gc.disable()
-        from poe.cli.hangup import outlive_hangups  # noqa: PLC0415
-
-        outlive_hangups(sys.argv[1:] if arguments is None else arguments)
         from poe.cli.application import run  # noqa: PLC0415
 
         code = run(arguments)
