@@ -5,15 +5,17 @@ missed one asks for all of it. Besides it is believed what others say of a node,
 asked to hold messages; if it does not say so itself in a while, it is asked.
 
 Of a node that was asked and has not answered nothing is believed; but it may hold the messages, and
-if it is gone for good, nobody will ever know. Nor is it known of a life that is over what it has
-handed out to groups that are not known here yet; so what it held is remembered.
+if it is gone for good, nobody will ever know. Nor is it known of a node that lets go what is not
+known to be done whether it has handed that out, until it has told all that it did; and of a life
+that is over, what it has handed out to groups that are not known here yet. So what they held is
+remembered.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Literal
 
 from poe.broker.groups.ranges import Bounds, RangeSet
-from poe.cluster.frames import WHOLE, News
+from poe.cluster.frames import WHOLE, Held, News
 from poe.cluster.identity import NodeRef, StreamId
 from poe.cluster.queue.knowledge import STREAMS_MAX
 from poe.cluster.ranges import minus, union
@@ -28,13 +30,18 @@ UNANSWERED_MAX: Final = 1024
 LIVES_OVER_MAX: Final = 64
 """Of which it is remembered what they held, the last ones."""
 
+DoneOf = Callable[[StreamId], list[Bounds]]
+"""Returns what of a stream nobody needs to hold any more."""
+
 _NONE = RangeSet()
 
 
 class _Holding:
     """What is known of one node: of which of its lives, and up to which version."""
 
-    __slots__ = ("hearsay", "late_hearsay", "life_us", "ranges", "unanswered", "version")
+    __slots__ = (
+        "hearsay", "late_hearsay", "let_go", "life_us", "ranges", "unanswered", "version",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.life_us = 0
@@ -46,11 +53,39 @@ class _Holding:
         """What they had said already when hearsay was looked at for the last time."""
         self.unanswered: dict[StreamId, RangeSet] = {}
         """What it was asked to hold, and has not said anything of."""
+        self.let_go: dict[StreamId, RangeSet] = {}
+        """What it held, and is not known to be done, though it may have told that."""
 
     def confirm(self, stream: StreamId, after: int, last: int) -> None:
         """Note that the node says something of a range itself."""
         for unsaid in (self.hearsay, self.late_hearsay, self.unanswered):
             _cut(unsaid, stream, after, last)
+
+    def take_all(self, held: Iterable[Held]) -> dict[StreamId, list[Bounds]]:
+        """Take all that the node holds; return what of each stream it does not any more."""
+        before, self.ranges, self.hearsay, self.late_hearsay = self.ranges, {}, {}, {}
+        let_go = self.take(held)
+        for stream, ranges in before.items():
+            let_go[stream] = minus(ranges, self.ranges.get(stream, _NONE))
+        return let_go
+
+    def take(self, held: Iterable[Held]) -> dict[StreamId, list[Bounds]]:
+        """Take how it has changed what the node holds; return what of each stream it has let go."""
+        let_go: dict[StreamId, list[Bounds]] = {}
+        for stream, added, dropped in held:
+            gone = let_go[stream] = []
+            if stream not in self.ranges and len(self.ranges) >= STREAMS_MAX:
+                continue
+            kept = self.ranges.setdefault(stream, RangeSet())
+            for bounds in dropped:
+                gone += kept.cut(*bounds)
+                self.confirm(stream, *bounds)
+            for bounds in added:
+                kept.join(*bounds)
+                self.confirm(stream, *bounds)
+            if not kept:
+                del self.ranges[stream]
+        return let_go
 
 
 class Holders:
@@ -80,20 +115,20 @@ class Holders:
 
     def note_unanswered(self, node: NodeRef, stream: StreamId, after: int, last: int) -> None:
         """Note that a node was asked to hold a range, and has not answered."""
-        unanswered = self._holding(node).unanswered
-        if stream not in unanswered and len(unanswered) >= STREAMS_MAX:
-            return
-        ranges = unanswered.setdefault(stream, RangeSet())
-        ranges.join(after, last)
-        if len(ranges) > UNANSWERED_MAX:
-            (first, _), *_, (_, end) = ranges
-            ranges.join(first, end)
+        _note_bounded(self._holding(node).unanswered, stream, after, last)
 
     def note_answered(self, node: NodeRef, stream: StreamId, after: int, last: int) -> None:
         """Note that a node has said whether it holds a range."""
         holding = self._holdings.get(node)
         if holding is not None and holding.unanswered:
             _cut(holding.unanswered, stream, after, last)
+
+    def note_agreed(self, node: NodeRef, differing: Collection[StreamId]) -> None:
+        """Note that a node knows what is known here of all streams but some, and so all it did."""
+        holding = self._holdings.get(node)
+        if holding is not None and holding.let_go:
+            let_go = holding.let_go.items()
+            holding.let_go = {each: gone for each, gone in let_go if each in differing}
 
     def has_room_for(self, node: NodeRef) -> bool:
         """Return whether it can be believed of a node what others say of it."""
@@ -127,14 +162,18 @@ class Holders:
         holding = self._holding(node)
         kept = holding.ranges.get(stream)
         holding.confirm(stream, after, last)
-        return bool(kept and kept.cut(after, last))
+        gone = kept.cut(after, last) if kept else []
+        for bounds in gone:
+            _note_bounded(holding.let_go, stream, *bounds)
+        return bool(gone)
 
     def take(
-        self, node: NodeRef, news: News
+        self, node: NodeRef, news: News, done_of: DoneOf
     ) -> tuple[Literal["known", "taken", "missed"], Iterable[StreamId]]:
         """Take what a node says that it holds; return what that came to, and which streams change.
 
-        `missed`: it follows something that was not heard, and nothing was taken.
+        `missed`: it follows something that was not heard, and nothing was taken. `done_of` tells
+        what of a stream is known to be done, what the same news say included.
         """
         holding = self._holding(node)
         now = (news.life_us, news.version)
@@ -143,27 +182,14 @@ class Holders:
         known = (holding.life_us, holding.version)
         if now < known or (now == known and news.since != WHOLE):
             return "known", ()
-        if news.since == WHOLE:
-            changed = holding.ranges.keys() | {each.stream for each in news.held}
-            holding.ranges, holding.hearsay, holding.late_hearsay = {}, {}, {}
-        elif (news.life_us, news.since) == (holding.life_us, holding.version):
-            changed = {each.stream for each in news.held}
-        else:
+        if news.since != WHOLE and (news.life_us, news.since) != known:
             return "missed", ()
         holding.life_us, holding.version = now
-        for stream, added, dropped in news.held:
-            if stream not in holding.ranges and len(holding.ranges) >= STREAMS_MAX:
-                continue
-            kept = holding.ranges.setdefault(stream, RangeSet())
-            for bounds in dropped:
-                kept.cut(*bounds)
-                holding.confirm(stream, *bounds)
-            for bounds in added:
-                kept.join(*bounds)
-                holding.confirm(stream, *bounds)
-            if not kept:
-                del holding.ranges[stream]
-        return "taken", changed
+        let_go = holding.take_all(news.held) if news.since == WHOLE else holding.take(news.held)
+        for stream, gone in let_go.items():
+            for bounds in minus(gone, done_of(stream)) if gone else ():
+                _note_bounded(holding.let_go, stream, *bounds)
+        return "taken", let_go
 
     def is_current(self, node: NodeRef, life_us: int, version: int) -> bool:
         """Return whether all is known that a node has told up to a version."""
@@ -178,7 +204,7 @@ class Holders:
     def may_be_held_by(self, node: NodeRef, stream: StreamId) -> list[Bounds]:
         """Return what a node holds of a stream, or was asked to hold and has not answered.
 
-        Of a life that is over: what that held.
+        Of a life that is over: what that held, or has let go.
         """
         held = self._over.get(node, {}).get(stream, [])
         holding = self._holdings.get(node)
@@ -186,6 +212,12 @@ class Holders:
             return held
         ranges, unanswered = holding.ranges.get(stream), holding.unanswered.get(stream)
         return union(held, ranges or _NONE, unanswered or _NONE)
+
+    def may_have_handed_out(self, node: NodeRef, stream: StreamId) -> list[Bounds]:
+        """Return what a node may hold of a stream, or has let go and did not tell why."""
+        may_hold, holding = self.may_be_held_by(node, stream), self._holdings.get(node)
+        let_go = None if holding is None else holding.let_go.get(stream)
+        return may_hold if let_go is None else union(may_hold, let_go)
 
     def said_by(self, node: NodeRef, stream: StreamId) -> list[Bounds]:
         """Return what a node has said itself that it holds of a stream."""
@@ -217,9 +249,9 @@ class Holders:
             if before_epoch is None or ref.epoch < before_epoch:
                 holding = self._holdings[ref]
                 before = self._over.pop(ref, {})
-                streams = holding.ranges.keys() | holding.unanswered.keys()
+                streams = holding.ranges.keys() | holding.unanswered.keys() | holding.let_go.keys()
                 held = before | {
-                    each: union(before.get(each, ()), self.may_be_held_by(ref, each))
+                    each: union(before.get(each, ()), self.may_have_handed_out(ref, each))
                     for each in streams
                 }
                 del self._holdings[ref]
@@ -232,6 +264,7 @@ class Holders:
         """Drop what nodes may have held of a stream that is over and done everywhere."""
         for holding in self._holdings.values():
             holding.unanswered.pop(stream, None)
+            holding.let_go.pop(stream, None)
         for held in self._over.values():
             held.pop(stream, None)
 
@@ -243,6 +276,19 @@ class Holders:
             if len(self._holdings) < NODES_MAX:
                 self._holdings[node] = holding
         return holding
+
+
+def _note_bounded(
+    ranges: dict[StreamId, RangeSet], stream: StreamId, after: int, last: int
+) -> None:
+    """Join a range, of bounded many; of more they are taken for one."""
+    if stream not in ranges and len(ranges) >= STREAMS_MAX:
+        return
+    its = ranges.setdefault(stream, RangeSet())
+    its.join(after, last)
+    if len(its) > UNANSWERED_MAX:
+        (first, _), *_, (_, end) = its
+        its.join(first, end)
 
 
 def _cut(ranges: dict[StreamId, RangeSet], stream: StreamId, after: int, last: int) -> None:

@@ -502,7 +502,7 @@ class BestEffortQueue:
         if before is not None:
             before.release_waiting()
             self._take_from(before, now_us)
-        share = GroupShare(record, self.me, self.copies, now_us, self._may_hold, self._is_gone)
+        share = GroupShare(record, self.me, self.copies, now_us, self._within_reach, self._is_gone)
         self._shares[record.name] = share
         last, _ = self.copies.place(self._stream, now_us)
         if last:
@@ -518,9 +518,10 @@ class BestEffortQueue:
                 share.peer_down(ref, now_us)
         self._reckon()
 
-    def _may_hold(self, node: NodeRef, stream: StreamId) -> list[Bounds]:
-        """Return what a node holds of a stream, as far as that is known, or may hold."""
-        return union(self._holders.may_be_held_by(node, stream), self._recovery.survived(stream))
+    def _within_reach(self, node: NodeRef, stream: StreamId) -> list[Bounds]:
+        """Return what of a stream a node may have handed out: what it holds, or may have held."""
+        may_have = self._holders.may_have_handed_out(node, stream)
+        return union(may_have, self._recovery.survived(stream))
 
     def _check_group(self, record: GroupRecord) -> None:
         """See whether there may be a group, or may have been.
@@ -697,7 +698,7 @@ class BestEffortQueue:
             except GroupFull as error:
                 self._refuse(node, str(error))
                 break
-        state, streams = self._holders.take(node, frame)
+        state, streams = self._holders.take(node, frame, self._done_of)
         if state == "missed":
             self._ask_all(node, now_us)
         for stream in streams:
@@ -713,7 +714,7 @@ class BestEffortQueue:
         mine = self._gossip.digest(self._shares, (), {}, is_answer=True)
         # Who holds more than is known here may know the same, and is not done.
         if self._holders.is_current(node, frame.life_us, frame.version):
-            self._over.hear(node.id, frame, mine)
+            self._holders.note_agreed(node, self._over.hear(node.id, frame, mine))
         if now_us < self._is_new_until_us:
             return
         held = {*self.copies.streams(), *self._holders.streams()}

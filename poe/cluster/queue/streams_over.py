@@ -67,8 +67,11 @@ class StreamsOver:
             if not stream.epoch:
                 del self.forgotten[stream.origin]
 
-    def hear(self, node: bytes, theirs: Digest, mine: Digest) -> None:
-        """Compare what a node knows with what is known here."""
+    def hear(self, node: bytes, theirs: Digest, mine: Digest) -> set[StreamId]:
+        """Compare what a node knows with what is known here; return of which streams they differ.
+
+        The streams of which neither knows anything are not among them.
+        """
         for origin, epoch in theirs.forgotten:
             if origin in self._told or len(self._told) < ORIGINS_MAX:
                 self._told[origin] = max(epoch, self._told.get(origin, 0))
@@ -85,6 +88,8 @@ class StreamsOver:
                 agreed.nodes.add(node)
             else:
                 agreed.nodes.discard(node)
+        streams = there.keys() | here.keys()
+        return {stream for stream in streams if there.get(stream) != here.get(stream)}
 
     def settle(
         self, held: Iterable[StreamId], is_idle_on: Callable[[StreamId], bool]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from poe.cluster.frames import WHOLE, Held, News
 from poe.cluster.identity import NodeRef, StreamId
 from poe.cluster.queue.holders import LIVES_OVER_MAX, UNANSWERED_MAX, Holders
 from tests.cluster.queue.wired import node_ref
@@ -42,6 +43,28 @@ def test_what_lives_held_that_are_over_they_may_have_handed_out_whatever_is_hear
     holders.forget_stream(STREAM)
     assert holders.may_be_held_by(B, STREAM) == []
     assert holders.may_be_held_by(B, OTHER) == [(1, 2)]
+
+
+def test_what_a_node_has_let_go_it_may_have_handed_out_until_it_has_told_all_that_it_did(holders):
+    def say(since, version, added=(), dropped=(), done=()):
+        held = (Held(STREAM, added, dropped),) if added or dropped else ()
+        said = holders.take(B, News(b"jobs", 1, since, version, held, (), ()), lambda _: [*done])
+        assert said[0] == "taken"
+
+    say(WHOLE, 1, added=((0, 30),))
+    say(1, 2, dropped=((0, 10),), done=[(2, 8)])
+    say(WHOLE, 5, added=((12, 30),))
+    assert list(holders.held_by(B, STREAM)) == [(12, 30)]
+    assert holders.doubt(B, STREAM, 20, 25)
+    assert holders.may_be_held_by(B, STREAM) == [(12, 20), (25, 30)]
+    assert holders.may_have_handed_out(B, STREAM) == [(0, 2), (8, 30)]
+    holders.note_agreed(B, {STREAM})
+    assert holders.may_have_handed_out(B, STREAM) == [(0, 2), (8, 30)]
+    holders.note_agreed(B, {OTHER})
+    assert holders.may_have_handed_out(B, STREAM) == [(12, 20), (25, 30)]
+    say(5, 6, dropped=((12, 20),))
+    holders.forget(B.id)
+    assert holders.may_have_handed_out(B, STREAM) == [(12, 20), (25, 30)]
 
 
 def test_no_more_than_a_bound_is_remembered(holders):

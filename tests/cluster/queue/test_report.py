@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 from poe.broker.groups.ranges import RangeSet
 from poe.cluster.frames import Again, Known, News, decode
 from poe.cluster.identity import NodeRef, StreamId
+from poe.cluster.queue.gossip import HELD_US
 from poe.cluster.queue.knowledge import UNHEARD, Knowledge
 from poe.cluster.queue.lending import HEARD_US
+from poe.cluster.queue.queue import COLLECT_US
 from poe.cluster.queue.report import ROWS_MAX, SPLIT, repeated
 from poe.cluster.ranges import intersect, union
 from tests.cluster.queue.sharing import ITS, ME, MINE, OTHER, Node, Sharers, X, Y
-from tests.cluster.queue.wired import Wired, node_ref, peer_of
+from tests.cluster.queue.wired import SECOND_US, Wired, node_ref, peer_of
 
 THIRD = node_ref(3)
 
@@ -257,6 +259,39 @@ def test_who_was_asked_to_hold_messages_and_refused_has_not_handed_them_out():
     assert list(nodes[0].repeated("work")) == []
 
 
+@pytest.mark.parametrize("is_held_missed", [False, True])
+def test_who_let_messages_go_before_it_was_heard_why_may_have_handed_them_out(is_held_missed):
+    nodes = Wired(2)
+    nodes.make_group(0)
+    nodes.put(0, [b"a"])
+    nodes.wait(1)
+    nodes.done(0, nodes.take(0)[0])
+    if is_held_missed:  # so that it is asked for all that it holds
+        nodes.put(0, [b"b"], token="b", copies=1)
+    say_and_have_nobody_hear(nodes)
+    nodes.wait((COLLECT_US + HELD_US) / SECOND_US)
+    held = nodes[1].holders()[StreamId(*nodes.refs[0])]
+    assert len(held.get(nodes.refs[0], [])) == is_held_missed
+    nodes.kill(0)
+    assert nodes.take(1)[1] == [b"a"]
+    [row] = nodes[1].repeated("work")
+    assert (row.certainty, row.nodes) == ("may", (nodes.refs[1], nodes.refs[0]))
+
+
+def test_who_told_why_it_let_messages_go_leaves_nothing_open():
+    nodes = Wired(2)
+    nodes.make_group(0)
+    nodes.put(0, [b"a"])
+    nodes.wait(1)
+    nodes.done(0, nodes.take(0)[0])
+    say_and_have_nobody_hear(nodes)
+    nodes.wait(60)
+    nodes.make_group(1, "later")
+    nodes.kill(0)
+    nodes.make_group(1, "last")
+    assert not [row for group in ("work", "later", "last") for row in nodes[1].repeated(group)]
+
+
 @pytest.mark.parametrize("is_forgotten", [False, True])
 def test_a_life_that_is_over_may_have_handed_out_for_a_group_that_is_heard_of_only_later(
     is_forgotten,
@@ -404,6 +439,13 @@ def hear_and_say_nothing(nodes):
     nodes.collect()
     for sender, node, body in [nodes.under_way.popleft() for _ in list(nodes.under_way)]:
         nodes.queues[node].hear(sender, decode(body), nodes.now_us)
+    nodes.lose()
+
+
+def say_and_have_nobody_hear(nodes):
+    """Have the first node say what it has to say by now, and nobody hear it."""
+    nodes.now_us += HELD_US
+    nodes[0].tick(nodes.now_us)
     nodes.lose()
 
 
