@@ -98,9 +98,9 @@ class News(NamedTuple):
     life_us: int
     """Since when the sender has its copies without a break."""
     since: int
-    """The version that `held` changes, or `WHOLE`."""
+    """The version that these news follow, or `WHOLE`: `held` is all that there is."""
     version: int
-    """That of the sender now; as `since` where it tells nothing of what it holds."""
+    """That of the sender now; as `since` where it answers a question, and not what it holds."""
     held: tuple[Held, ...]
     known: tuple[Known, ...]
     groups: tuple[GroupRecord, ...]

@@ -107,13 +107,17 @@ class Gossip:
             return []
         known: list[Known] = []
         groups: list[GroupRecord] = []
-        since = self._version
         if is_known_due:
             known, self._known = self._known, known
             groups, self._groups = self._groups, groups
             self._known_due_us, self._known_told_us = None, now_us
         held = self._take_held() if is_held_due else ()
-        all_news = self._in_frames(since, held, in_frames(known), groups)
+        all_news = []
+        for each in in_frames(known):
+            # Numbered, so that who has missed one knows it, and asks.
+            since, self._version = self._version, self._version + 1
+            all_news += self._in_frames(since, held, [each], groups)
+            held, groups = (), []
         return [Tell(node, news) for news in all_news for node in peers]
 
     def digest(
@@ -236,7 +240,6 @@ class Gossip:
             Held(stream, tuple(self._added.get(stream, ())), tuple(self._dropped.get(stream, ())))
             for stream in sorted(self._added.keys() | self._dropped.keys())
         )
-        self._version += 1
         self._added, self._dropped, self._held_due_us = {}, {}, None
         return held
 

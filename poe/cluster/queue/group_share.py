@@ -49,8 +49,8 @@ from poe.protocol.leases import Failed, Lease, LeaseRequest
 UNHEARD_MAX: Final = 64
 """Lives that are remembered as not heard of, the last ones."""
 
-WithinReach = Callable[[NodeRef, StreamId], Iterable[Bounds]]
-"""Returns what of a stream another node may have handed out: it holds it, or may have held it."""
+MayHaveHandedOut = Callable[[NodeRef, StreamId], Iterable[Bounds]]
+"""Returns what of a stream another node may have handed out."""
 
 IsGone = Callable[[object], bool]
 """Returns whether who asked, by its token, is not there any more to be answered."""
@@ -86,7 +86,7 @@ class GroupShare:
         me: NodeRef,
         copies: Copies,
         now_us: int,
-        within_reach: WithinReach = lambda _node, _stream: (),
+        may_have_handed_out: MayHaveHandedOut = lambda _node, _stream: (),
         is_gone: IsGone = lambda _token: False,
     ) -> None:
         known = copies.agree(record, me)
@@ -101,7 +101,7 @@ class GroupShare:
         self._ceding = Ceding(self._ledger, copies)
         self._burials = Burials(self._ledger, self._batches)
         self._polls: dict[object, _Poll] = {}
-        self._within_reach = within_reach
+        self._may_have_handed_out = may_have_handed_out
         self._is_gone = is_gone
         self._peers: dict[NodeRef, int] = {}
         """The nodes that are there, and since when."""
@@ -333,7 +333,9 @@ class GroupShare:
         """Note which nodes that are not there may have handed messages out as well."""
         for ref, since_us in self._unheard.items():
             if ref not in self._peers:
-                held = intersect(self._within_reach(ref, stream), [(found.after, found.last)])
+                held = intersect(
+                    self._may_have_handed_out(ref, stream), [(found.after, found.last)]
+                )
                 for bounds in held:
                     self.knowledge.note_again(stream, (UNHEARD, ref), since_us, *bounds)
 
@@ -510,7 +512,9 @@ class GroupShare:
         if len(self._unheard) > UNHEARD_MAX:
             del self._unheard[next(iter(self._unheard))]
         streams = {*self._copies.streams(), *self.knowledge.streams()}
-        held = [(stream, each) for stream in streams for each in self._within_reach(ref, stream)]
+        held = [
+            (stream, each) for stream in streams for each in self._may_have_handed_out(ref, stream)
+        ]
         for stream, bounds in held + self._lending.may_have_handed_out(ref):
             self.knowledge.note_again(stream, (UNHEARD, ref), since_us, *bounds)
         for stream in self._copies.streams() if self._copies.is_logged else ():

@@ -5,10 +5,11 @@ missed one asks for all of it. Besides it is believed what others say of a node,
 asked to hold messages; if it does not say so itself in a while, it is asked.
 
 Of a node that was asked and has not answered nothing is believed; but it may hold the messages, and
-if it is gone for good, nobody will ever know. Nor is it known of a node that lets go what is not
-known to be done whether it has handed that out, until it has told all that it did; and of a life
-that is over, what it has handed out to groups that are not known here yet. So what they held is
-remembered.
+if it is gone for good, nobody will ever know. Nor is it known of a life that is over what it has
+handed out to groups that are not known here yet; so what it held is remembered.
+
+Who has missed something may have missed what a node has handed out. So what that lets go meanwhile,
+and is not known to be done, is remembered, until both are seen to know the same.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -26,12 +27,15 @@ HEARSAY_NODES_MAX: Final = 1024
 """Those among them that have said nothing themselves: others have named them as holders. So who
 names many that there are not leaves room for those that there are."""
 UNANSWERED_MAX: Final = 1024
-"""Ranges of a stream that a node may hold; of more they are taken for one."""
+"""Ranges of a stream that a node may hold, or may have handed out; of more they are taken for one.
+"""
 LIVES_OVER_MAX: Final = 64
 """Of which it is remembered what they held, the last ones."""
 
-DoneOf = Callable[[StreamId], list[Bounds]]
-"""Returns what of a stream nobody needs to hold any more."""
+Undone = Callable[[StreamId, Collection[Bounds]], list[Bounds]]
+"""Returns what of some ranges of a stream is not known to be done in all groups."""
+
+_Remembered = dict[StreamId, list[Bounds]]
 
 _NONE = RangeSet()
 
@@ -40,7 +44,8 @@ class _Holding:
     """What is known of one node: of which of its lives, and up to which version."""
 
     __slots__ = (
-        "hearsay", "late_hearsay", "let_go", "life_us", "ranges", "unanswered", "version",
+        "hearsay", "is_behind", "late_hearsay", "life_us", "ranges", "unanswered", "unexplained",
+        "version",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -53,39 +58,50 @@ class _Holding:
         """What they had said already when hearsay was looked at for the last time."""
         self.unanswered: dict[StreamId, RangeSet] = {}
         """What it was asked to hold, and has not said anything of."""
-        self.let_go: dict[StreamId, RangeSet] = {}
-        """What it held, and is not known to be done, though it may have told that."""
+        self.is_behind = False
+        """Whether something was missed that it has told, and may still be unknown here."""
+        self.unexplained: dict[StreamId, RangeSet] = {}
+        """What it has let go since then, and was not known here to be done."""
+
+    def miss(self) -> None:
+        """Note that something was not heard, unless this is the first that is heard at all."""
+        self.is_behind |= bool(self.life_us)
 
     def confirm(self, stream: StreamId, after: int, last: int) -> None:
         """Note that the node says something of a range itself."""
-        for unsaid in (self.hearsay, self.late_hearsay, self.unanswered):
+        _cut(self.unanswered, stream, after, last)
+        self.doubt(stream, after, last)
+
+    def doubt(self, stream: StreamId, after: int, last: int) -> None:
+        """Believe no more what others have said of a range."""
+        for unsaid in (self.hearsay, self.late_hearsay):
             _cut(unsaid, stream, after, last)
 
     def take_all(self, held: Iterable[Held]) -> dict[StreamId, list[Bounds]]:
         """Take all that the node holds; return what of each stream it does not any more."""
         before, self.ranges, self.hearsay, self.late_hearsay = self.ranges, {}, {}, {}
-        let_go = self.take(held)
+        gone = self.take(held)
         for stream, ranges in before.items():
-            let_go[stream] = minus(ranges, self.ranges.get(stream, _NONE))
-        return let_go
+            gone[stream] = minus(ranges, self.ranges.get(stream, _NONE))
+        return gone
 
     def take(self, held: Iterable[Held]) -> dict[StreamId, list[Bounds]]:
         """Take how it has changed what the node holds; return what of each stream it has let go."""
-        let_go: dict[StreamId, list[Bounds]] = {}
+        gone: dict[StreamId, list[Bounds]] = {}
         for stream, added, dropped in held:
-            gone = let_go[stream] = []
+            gone[stream] = list(dropped)
             if stream not in self.ranges and len(self.ranges) >= STREAMS_MAX:
                 continue
             kept = self.ranges.setdefault(stream, RangeSet())
             for bounds in dropped:
-                gone += kept.cut(*bounds)
+                kept.cut(*bounds)
                 self.confirm(stream, *bounds)
             for bounds in added:
                 kept.join(*bounds)
                 self.confirm(stream, *bounds)
             if not kept:
                 del self.ranges[stream]
-        return let_go
+        return gone
 
 
 class Holders:
@@ -93,8 +109,10 @@ class Holders:
 
     def __init__(self) -> None:
         self._holdings: dict[NodeRef, _Holding] = {}
-        self._over: dict[NodeRef, dict[StreamId, list[Bounds]]] = {}
+        self._over: dict[NodeRef, _Remembered] = {}
         """What lives held that are over, or were asked to hold."""
+        self._over_unexplained: dict[NodeRef, _Remembered] = {}
+        """What some of them have let go, and did not tell why."""
 
     def expect(self, node: NodeRef, stream: StreamId, after: int, last: int) -> bool:
         """Believe that a node holds a range, or is about to; return whether that is new."""
@@ -123,12 +141,19 @@ class Holders:
         if holding is not None and holding.unanswered:
             _cut(holding.unanswered, stream, after, last)
 
-    def note_agreed(self, node: NodeRef, differing: Collection[StreamId]) -> None:
-        """Note that a node knows what is known here of all streams but some, and so all it did."""
+    def note_agreed(
+        self, node: NodeRef, version: tuple[int, int], differing: Collection[StreamId]
+    ) -> None:
+        """Note of which streams a node knew other things, as it told a version of what it holds.
+
+        If that is the last one that was heard, it has told all that it did on the others.
+        """
         holding = self._holdings.get(node)
-        if holding is not None and holding.let_go:
-            let_go = holding.let_go.items()
-            holding.let_go = {each: gone for each, gone in let_go if each in differing}
+        if holding is None or version != (holding.life_us, holding.version):
+            return
+        holding.is_behind &= bool(differing)
+        unexplained = holding.unexplained.items()
+        holding.unexplained = {each: gone for each, gone in unexplained if each in differing}
 
     def has_room_for(self, node: NodeRef) -> bool:
         """Return whether it can be believed of a node what others say of it."""
@@ -161,35 +186,42 @@ class Holders:
         """Believe it no more; return whether it was believed."""
         holding = self._holding(node)
         kept = holding.ranges.get(stream)
-        holding.confirm(stream, after, last)
         gone = kept.cut(after, last) if kept else []
+        holding.doubt(stream, after, last)
+        holding.is_behind |= bool(gone)
         for bounds in gone:
-            _note_bounded(holding.let_go, stream, *bounds)
+            _note_bounded(holding.unexplained, stream, *bounds)
         return bool(gone)
 
     def take(
-        self, node: NodeRef, news: News, done_of: DoneOf
+        self, node: NodeRef, news: News, undone: Undone
     ) -> tuple[Literal["known", "taken", "missed"], Iterable[StreamId]]:
         """Take what a node says that it holds; return what that came to, and which streams change.
 
-        `missed`: it follows something that was not heard, and nothing was taken. `done_of` tells
-        what of a stream is known to be done, what the same news say included.
+        `missed`: it follows something that was not heard, and nothing was taken. `undone` returns
+        what of some ranges is not known to be done, what the same news say included.
         """
         holding = self._holding(node)
         now = (news.life_us, news.version)
-        if news.since != WHOLE and news.since == news.version:
-            return ("known" if now == (holding.life_us, holding.version) else "missed"), ()
+        if news.since == news.version:
+            is_known = now == (holding.life_us, holding.version)
+            if not is_known:
+                holding.miss()
+            return ("known" if is_known else "missed"), ()
         known = (holding.life_us, holding.version)
         if now < known or (now == known and news.since != WHOLE):
             return "known", ()
         if news.since != WHOLE and (news.life_us, news.since) != known:
+            holding.miss()
             return "missed", ()
+        if news.since == WHOLE and now != known:
+            holding.miss()
         holding.life_us, holding.version = now
-        let_go = holding.take_all(news.held) if news.since == WHOLE else holding.take(news.held)
-        for stream, gone in let_go.items():
-            for bounds in minus(gone, done_of(stream)) if gone else ():
-                _note_bounded(holding.let_go, stream, *bounds)
-        return "taken", let_go
+        gone = holding.take_all(news.held) if news.since == WHOLE else holding.take(news.held)
+        for stream, ranges in gone.items() if holding.is_behind else ():
+            for bounds in undone(stream, ranges) if ranges else ():
+                _note_bounded(holding.unexplained, stream, *bounds)
+        return "taken", gone
 
     def is_current(self, node: NodeRef, life_us: int, version: int) -> bool:
         """Return whether all is known that a node has told up to a version."""
@@ -204,7 +236,7 @@ class Holders:
     def may_be_held_by(self, node: NodeRef, stream: StreamId) -> list[Bounds]:
         """Return what a node holds of a stream, or was asked to hold and has not answered.
 
-        Of a life that is over: what that held, or has let go.
+        Of a life that is over: what that held.
         """
         held = self._over.get(node, {}).get(stream, [])
         holding = self._holdings.get(node)
@@ -214,10 +246,11 @@ class Holders:
         return union(held, ranges or _NONE, unanswered or _NONE)
 
     def may_have_handed_out(self, node: NodeRef, stream: StreamId) -> list[Bounds]:
-        """Return what a node may hold of a stream, or has let go and did not tell why."""
+        """Return what of a stream a node may have handed out."""
         may_hold, holding = self.may_be_held_by(node, stream), self._holdings.get(node)
-        let_go = None if holding is None else holding.let_go.get(stream)
-        return may_hold if let_go is None else union(may_hold, let_go)
+        now = None if holding is None else holding.unexplained.get(stream)
+        before = self._over_unexplained.get(node, {}).get(stream)
+        return union(may_hold, now or _NONE, before or _NONE) if now or before else may_hold
 
     def said_by(self, node: NodeRef, stream: StreamId) -> list[Bounds]:
         """Return what a node has said itself that it holds of a stream."""
@@ -247,25 +280,25 @@ class Holders:
         """Count on nothing of a node any more; with an epoch, of its lives before that alone."""
         for ref in [ref for ref in self._holdings if ref.id == node]:
             if before_epoch is None or ref.epoch < before_epoch:
-                holding = self._holdings[ref]
-                before = self._over.pop(ref, {})
-                streams = holding.ranges.keys() | holding.unanswered.keys() | holding.let_go.keys()
-                held = before | {
-                    each: union(before.get(each, ()), self.may_have_handed_out(ref, each))
-                    for each in streams
-                }
-                del self._holdings[ref]
-                if held:
+                holding = self._holdings.pop(ref)
+                before, let_go = self._over.pop(ref, {}), self._over_unexplained.pop(ref, {})
+                held = _together(before, holding.ranges, holding.unanswered)
+                unexplained = _together(let_go, holding.unexplained)
+                if held or unexplained:
                     self._over[ref] = held
+                if unexplained:
+                    self._over_unexplained[ref] = unexplained
         while len(self._over) > LIVES_OVER_MAX:
-            del self._over[next(iter(self._over))]
+            oldest = next(iter(self._over))
+            del self._over[oldest]
+            self._over_unexplained.pop(oldest, None)
 
     def forget_stream(self, stream: StreamId) -> None:
         """Drop what nodes may have held of a stream that is over and done everywhere."""
         for holding in self._holdings.values():
             holding.unanswered.pop(stream, None)
-            holding.let_go.pop(stream, None)
-        for held in self._over.values():
+            holding.unexplained.pop(stream, None)
+        for held in (*self._over.values(), *self._over_unexplained.values()):
             held.pop(stream, None)
 
     def _holding(self, node: NodeRef) -> _Holding:
@@ -276,6 +309,15 @@ class Holders:
             if len(self._holdings) < NODES_MAX:
                 self._holdings[node] = holding
         return holding
+
+
+def _together(before: _Remembered, *ranges: Mapping[StreamId, RangeSet]) -> _Remembered:
+    """Return all of what is remembered and what is known now."""
+    streams = before.keys() | {stream for each in ranges for stream in each}
+    return {
+        stream: union(before.get(stream, ()), *[each.get(stream, _NONE) for each in ranges])
+        for stream in streams
+    }
 
 
 def _note_bounded(

@@ -9,7 +9,7 @@ Times are microseconds; they are expected never to go back, and pointers are mad
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -502,7 +502,9 @@ class BestEffortQueue:
         if before is not None:
             before.release_waiting()
             self._take_from(before, now_us)
-        share = GroupShare(record, self.me, self.copies, now_us, self._within_reach, self._is_gone)
+        share = GroupShare(
+            record, self.me, self.copies, now_us, self._may_have_handed_out, self._is_gone
+        )
         self._shares[record.name] = share
         last, _ = self.copies.place(self._stream, now_us)
         if last:
@@ -518,8 +520,8 @@ class BestEffortQueue:
                 share.peer_down(ref, now_us)
         self._reckon()
 
-    def _within_reach(self, node: NodeRef, stream: StreamId) -> list[Bounds]:
-        """Return what of a stream a node may have handed out: what it holds, or may have held."""
+    def _may_have_handed_out(self, node: NodeRef, stream: StreamId) -> list[Bounds]:
+        """Return what of a stream a node may have handed out."""
         may_have = self._holders.may_have_handed_out(node, stream)
         return union(may_have, self._recovery.survived(stream))
 
@@ -698,7 +700,7 @@ class BestEffortQueue:
             except GroupFull as error:
                 self._refuse(node, str(error))
                 break
-        state, streams = self._holders.take(node, frame, self._done_of)
+        state, streams = self._holders.take(node, frame, self._undone)
         if state == "missed":
             self._ask_all(node, now_us)
         for stream in streams:
@@ -714,7 +716,8 @@ class BestEffortQueue:
         mine = self._gossip.digest(self._shares, (), {}, is_answer=True)
         # Who holds more than is known here may know the same, and is not done.
         if self._holders.is_current(node, frame.life_us, frame.version):
-            self._holders.note_agreed(node, self._over.hear(node.id, frame, mine))
+            differing = self._over.hear(node.id, frame, mine)
+            self._holders.note_agreed(node, (frame.life_us, frame.version), differing)
         if now_us < self._is_new_until_us:
             return
         held = {*self.copies.streams(), *self._holders.streams()}
@@ -1078,6 +1081,14 @@ class BestEffortQueue:
         """Return what of a stream is done in all groups; nothing where there is none."""
         done = [share.done(stream) for share in self._shares.values()]
         return covered(done, len(done)) if done else []
+
+    def _undone(self, stream: StreamId, ranges: Collection[Bounds]) -> list[Bounds]:
+        """Return what of some ranges is not done in all groups."""
+        done = [
+            [part for bounds in ranges for part in share.done(stream).within(*bounds)]
+            for share in self._shares.values()
+        ]
+        return minus(ranges, covered(done, len(done))) if done else list(ranges)
 
     def _restore(self, now_us: int) -> None:
         """Copy anew what this node hands out, and has been on too few nodes for a while."""

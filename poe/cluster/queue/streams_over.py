@@ -68,9 +68,9 @@ class StreamsOver:
                 del self.forgotten[stream.origin]
 
     def hear(self, node: bytes, theirs: Digest, mine: Digest) -> set[StreamId]:
-        """Compare what a node knows with what is known here; return of which streams they differ.
+        """Compare what a node knows with what is known here.
 
-        The streams of which neither knows anything are not among them.
+        Return the streams of which they know different things.
         """
         for origin, epoch in theirs.forgotten:
             if origin in self._told or len(self._told) < ORIGINS_MAX:
@@ -89,7 +89,7 @@ class StreamsOver:
             else:
                 agreed.nodes.discard(node)
         streams = there.keys() | here.keys()
-        return {stream for stream in streams if there.get(stream) != here.get(stream)}
+        return {each for each in streams if _not_zero(there, each) != _not_zero(here, each)}
 
     def settle(
         self, held: Iterable[StreamId], is_idle_on: Callable[[StreamId], bool]
@@ -118,3 +118,8 @@ def _by_stream(digest: Digest) -> dict[StreamId, dict[str, int]]:
     for group, stream, short in digest.known:
         known.setdefault(stream, {})[group] = short
     return known
+
+
+def _not_zero(known: Mapping[StreamId, Mapping[str, int]], stream: StreamId) -> dict[str, int]:
+    """Return what is known of a stream, but for groups in which that is nothing."""
+    return {group: short for group, short in known.get(stream, {}).items() if short}

@@ -15,7 +15,7 @@ from poe.cluster.queue.audit import Audit, Said
 from poe.cluster.queue.copies import Copies
 from poe.cluster.queue.effects import Effect, Event, Tell
 from poe.cluster.queue.gossip import Gossip
-from poe.cluster.queue.holders import DoneOf, Holders
+from poe.cluster.queue.holders import Holders
 from poe.cluster.queue.spread import Candidates
 from poe.cluster.ranges import intersect, minus
 from poe.record import POINTER_MAX
@@ -23,6 +23,9 @@ from poe.record import POINTER_MAX
 PROOFS_US: Final = 5_000_000
 DISTRUST_US: Final = 60_000_000
 """How long nothing is believed of what a node is said to hold."""
+
+DoneOf = Callable[[StreamId], list[Bounds]]
+"""Returns what of a stream nobody needs to hold any more."""
 
 
 class Judgement(NamedTuple):

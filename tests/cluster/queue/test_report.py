@@ -278,7 +278,7 @@ def test_who_let_messages_go_before_it_was_heard_why_may_have_handed_them_out(is
     assert (row.certainty, row.nodes) == ("may", (nodes.refs[1], nodes.refs[0]))
 
 
-def test_who_told_why_it_let_messages_go_leaves_nothing_open():
+def test_who_told_later_why_it_let_messages_go_leaves_nothing_open():
     nodes = Wired(2)
     nodes.make_group(0)
     nodes.put(0, [b"a"])
@@ -286,10 +286,23 @@ def test_who_told_why_it_let_messages_go_leaves_nothing_open():
     nodes.done(0, nodes.take(0)[0])
     say_and_have_nobody_hear(nodes)
     nodes.wait(60)
-    nodes.make_group(1, "later")
     nodes.kill(0)
-    nodes.make_group(1, "last")
-    assert not [row for group in ("work", "later", "last") for row in nodes[1].repeated(group)]
+    assert nodes[1].known("work")[StreamId(*nodes.refs[0])].again == ()
+
+
+def test_what_was_dropped_for_room_was_not_handed_out_in_silence_where_all_was_heard():
+    nodes = Wired(2, messages_max=5, on_full="drop-oldest")
+    nodes.make_group(0)
+    for number in range(10):
+        nodes.put(0, [b"message"], token=number)
+        nodes.wait(0.2)
+    [lease, _] = nodes.take(0, limit=1)
+    nodes.wait(0.2)
+    nodes.kill(0)
+    again = nodes[1].known("work")[StreamId(*nodes.refs[0])].again
+    held = list(nodes[1].copies.held(StreamId(*nodes.refs[0])))
+    assert [each.ranges for each in again] == [tuple(held)]
+    assert lease.last in range(held[0][0], held[0][1])
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True])
