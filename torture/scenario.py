@@ -27,7 +27,17 @@ from torture.mutants import Mutant
 
 Column = Literal["ci", "release"]
 Need = Literal[
-    "root", "loop", "xfs", "gcc", "strace", "erl", "original", "atheris", "cgroup", "network"
+    "root",
+    "loop",
+    "xfs",
+    "disk",
+    "gcc",
+    "strace",
+    "erl",
+    "original",
+    "atheris",
+    "cgroup",
+    "network",
 ]
 
 _T = TypeVar("_T")
@@ -258,6 +268,10 @@ def missing(need: Need) -> str | None:
         "root": (lambda: os.geteuid() == 0, "only root may do this"),
         "loop": (_can_mount, "loop devices cannot be mounted, or mkfs.ext4 is not installed"),
         "xfs": (_can_mount_xfs, "this kernel has no xfs, or mkfs.xfs is not installed"),
+        "disk": (
+            lambda: _file_system(tempfile.gettempdir()) not in {"tmpfs", "ramfs"},
+            f"{tempfile.gettempdir()} is in memory, and files would count as that: set TMPDIR",
+        ),
         "cgroup": (
             lambda: os.access(MEMORY_GROUPS / "cgroup.procs", os.W_OK),
             f"{MEMORY_GROUPS} (cgroups of version 1) cannot be written",
@@ -278,6 +292,12 @@ def _can_mount_xfs() -> bool:
     if shutil.which("modprobe") is not None:
         subprocess.run(["modprobe", "--quiet", "xfs"], check=False, capture_output=True)
     return "xfs" in Path("/proc/filesystems").read_text().split()
+
+
+def _file_system(folder: str) -> str:
+    """Return the type of the file system of a folder, as `stat` does; empty: it is not known."""
+    asked = ["stat", "--file-system", "--format", "%T", folder]
+    return subprocess.run(asked, check=False, capture_output=True, text=True).stdout.strip()
 
 
 def _told(error: Exception) -> str:

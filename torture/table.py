@@ -681,7 +681,7 @@ SCENARIOS = {
             is_alone=True,
             ci=1,
             release=50,
-            needs=("cgroup",),
+            needs=("cgroup", "disk"),
             mutants=("no-budget",),
             bite_count=3,
         ),
