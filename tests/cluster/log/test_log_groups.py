@@ -154,6 +154,7 @@ def test_a_consumer_and_a_queue_take_from_a_replicated_topic_at_any_node(topic):
         first = [each.value for each in consumer.receive(10)]
     with topic["c"].consumer("t", group="c") as consumer:
         topic["a"].put("t", b"last")
+        topic.wait_same()  # without `follow` the end of this copy is the end
         rest = [each.value for each in consumer.receive(10)]
     assert first + rest == [*values, b"last"]
     with topic["c"].queue("t", group="q") as queue:
