@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.python_process import environment
+from torture.scenario import missing
 from torture.table import SCENARIOS
 
 ROOT = Path(__file__).parent.parent
@@ -54,6 +55,16 @@ def play(name, mutant):
     if mutant:
         return torture(name, "--mutant", mutant, "--count", str(scenario.bite_count or scenario.ci))
     return torture(name, "--column", "ci", "--json", str(REPORTS / f"{name}.json"))
+
+
+def test_a_scenario_that_limits_memory_is_skipped_where_files_are_memory_too(monkeypatch):
+    if not Path("/dev/shm").is_dir():
+        pytest.skip("there is no file system in memory at /dev/shm")
+    monkeypatch.setattr("tempfile.tempdir", "/dev/shm")
+    assert "set TMPDIR" in str(missing("disk"))
+    monkeypatch.setattr("tempfile.tempdir", "/proc")
+    assert missing("disk") is None
+    assert "disk" in SCENARIOS["memory"].needs
 
 
 @pytest.mark.torture

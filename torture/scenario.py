@@ -27,18 +27,9 @@ from torture.mutants import Mutant
 
 Column = Literal["ci", "release"]
 Need = Literal[
-    "root",
-    "loop",
-    "xfs",
-    "disk",
-    "gcc",
-    "strace",
-    "erl",
-    "original",
-    "atheris",
-    "cgroup",
+    "root", "loop", "xfs", "disk", "gcc", "strace", "erl", "original", "atheris", "cgroup",
     "network",
-]
+]  # fmt: skip
 
 _T = TypeVar("_T")
 

@@ -116,7 +116,7 @@ class Gossip:
         for each in in_frames(known):
             # Numbered, so that who has missed one knows it, and asks.
             since, self._version = self._version, self._version + 1
-            all_news += self._in_frames(since, held, [each], groups)
+            all_news.append(self._news(since, held, each, groups))
             held, groups = (), []
         return [Tell(node, news) for news in all_news for node in peers]
 
@@ -203,22 +203,21 @@ class Gossip:
             frames = self._dice.sample(frames, ANSWER_FRAMES_MAX)
         since = WHOLE if asked.is_held_asked else self._version
         held = self._all_held() if asked.is_held_asked else ()
-        return self._in_frames(since, held, frames, ())
+        first, *rest = frames
+        return [
+            self._news(since, held, first),
+            *[self._news(self._version, (), each) for each in rest],
+        ]
 
-    def _in_frames(
+    def _news(
         self,
         since: int,
         held: tuple[Held, ...],
-        frames: Iterable[tuple[Known, ...]],
-        groups: Iterable[GroupRecord],
-    ) -> list[News]:
-        """Return news as so many frames; all but what is known goes in the first of them."""
-        first, *rest = frames
-        queue, life_us, version = self._queue, self._life_us, self._version
-        return [
-            News(queue, life_us, since, version, held, first, tuple(groups)),
-            *[News(queue, life_us, version, version, (), known, ()) for known in rest],
-        ]
+        known: tuple[Known, ...],
+        groups: Iterable[GroupRecord] = (),
+    ) -> News:
+        version = self._version
+        return News(self._queue, self._life_us, since, version, held, known, tuple(groups))
 
     def forget(self, node: NodeRef) -> None:
         """Note that a node is gone: what it was asked it does not answer."""

@@ -333,10 +333,8 @@ class GroupShare:
         """Note which nodes that are not there may have handed messages out as well."""
         for ref, since_us in self._unheard.items():
             if ref not in self._peers:
-                held = intersect(
-                    self._may_have_handed_out(ref, stream), [(found.after, found.last)]
-                )
-                for bounds in held:
+                theirs = self._may_have_handed_out(ref, stream)
+                for bounds in intersect(theirs, [(found.after, found.last)]):
                     self.knowledge.note_again(stream, (UNHEARD, ref), since_us, *bounds)
 
     def _found(self, stream: StreamId, sought: Sought) -> Found | None:
@@ -512,10 +510,8 @@ class GroupShare:
         if len(self._unheard) > UNHEARD_MAX:
             del self._unheard[next(iter(self._unheard))]
         streams = {*self._copies.streams(), *self.knowledge.streams()}
-        held = [
-            (stream, each) for stream in streams for each in self._may_have_handed_out(ref, stream)
-        ]
-        for stream, bounds in held + self._lending.may_have_handed_out(ref):
+        theirs = [(each, part) for each in streams for part in self._may_have_handed_out(ref, each)]
+        for stream, bounds in theirs + self._lending.may_have_handed_out(ref):
             self.knowledge.note_again(stream, (UNHEARD, ref), since_us, *bounds)
         for stream in self._copies.streams() if self._copies.is_logged else ():
             for bounds in self._copies.held(stream):

@@ -27,8 +27,7 @@ HEARSAY_NODES_MAX: Final = 1024
 """Those among them that have said nothing themselves: others have named them as holders. So who
 names many that there are not leaves room for those that there are."""
 UNANSWERED_MAX: Final = 1024
-"""Ranges of a stream that a node may hold, or may have handed out; of more they are taken for one.
-"""
+"""Ranges of a stream that a node may hold, or may have handed out; more are taken for one."""
 LIVES_OVER_MAX: Final = 64
 """Of which it is remembered what they held, the last ones."""
 
@@ -61,7 +60,7 @@ class _Holding:
         self.is_behind = False
         """Whether something was missed that it has told, and may still be unknown here."""
         self.unexplained: dict[StreamId, RangeSet] = {}
-        """What it has let go since then, and was not known here to be done."""
+        """What it has let go since then, not known here to be done; and what it is doubted to hold."""
 
     def miss(self) -> None:
         """Note that something was not heard, unless this is the first that is heard at all."""
@@ -188,7 +187,6 @@ class Holders:
         kept = holding.ranges.get(stream)
         gone = kept.cut(after, last) if kept else []
         holding.doubt(stream, after, last)
-        holding.is_behind |= bool(gone)
         for bounds in gone:
             _note_bounded(holding.unexplained, stream, *bounds)
         return bool(gone)
