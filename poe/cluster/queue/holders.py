@@ -60,7 +60,7 @@ class _Holding:
         self.is_behind = False
         """Whether something was missed that it has told, and may still be unknown here."""
         self.unexplained: dict[StreamId, RangeSet] = {}
-        """What it has let go since then, not known here to be done; and what it is doubted to hold."""
+        """What it has let go since then, not known here to be done; and what it was doubted of."""
 
     def miss(self) -> None:
         """Note that something was not heard, unless this is the first that is heard at all."""
