@@ -72,10 +72,10 @@ class GroupRecord(NamedTuple):
         return self._replace(deleted_us=_after(self.created_us, now_us))
 
 
-_Record = TypeVar("_Record", QueueRecord, GroupRecord)
+AnyRecord = TypeVar("AnyRecord", QueueRecord, GroupRecord)
 
 
-def winner(one: _Record, other: _Record) -> _Record:
+def winner(one: AnyRecord, other: AnyRecord) -> AnyRecord:
     """Return which of two records of one name holds: that of what was done last.
 
     A deletion wins over all that is older than it, and what was made since over the deletion. All

@@ -58,6 +58,7 @@ from poe.cluster.actor_messages import (
     ReportOfQueue,
     TellNodes,
 )
+from poe.cluster.directory import QUEUES_MAX
 from poe.cluster.frames import QueueFrame, Store, decode
 from poe.cluster.identity import NodeRef, Peer
 from poe.cluster.members.membership import Down, Fenced, MemberGone, PaceChanged, Up
@@ -82,6 +83,7 @@ from poe.cluster.shelf import Shelf
 from poe.errors import (
     ActorDead,
     CorruptIdentity,
+    GroupFull,
     GroupMismatch,
     InvalidTopicName,
     OptionError,
@@ -183,8 +185,8 @@ class Queues(GenServer):
         for record in self._directory.records():
             if record.deleted_us:  # the last life may have ended in the midst of that
                 await self._drop_log(record)
-        for name in self._directory.names():
-            await self._start(name)
+        for record in self._directory.there():
+            await self._start(record.name)
         self.send_after(_GOSSIP_S, _GOSSIP)
 
     def describe_role(self) -> str:
@@ -310,7 +312,8 @@ class Queues(GenServer):
             InvalidTopicName, OptionError, GroupFull: no queue may be so.
         """
         folder_name(name, self._parts.routes.names)
-        self._directory.check_room(name)
+        if not self._directory.has_room_for(name):
+            raise GroupFull("queues", "queues_max", QUEUES_MAX)
         deleted = self._directory.get(name)
         now_us = self._now_us()
         values = {"copies": self._parts.options.copies, **properties}

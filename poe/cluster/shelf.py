@@ -9,6 +9,7 @@ from typing import Final
 
 from poe.cluster.directory import Directory
 from poe.cluster.queue.copies import Copies
+from poe.cluster.queue_record import QueueRecord
 
 EVENTS_MAX: Final = 256
 
@@ -17,7 +18,7 @@ class Shelf:
     """Directory, copies of each queue, what time it is to them, and what has happened lately."""
 
     def __init__(self) -> None:
-        self.directory = Directory()
+        self.directory = Directory[QueueRecord]()
         self.events: deque[tuple[int, str, str]] = deque(maxlen=EVENTS_MAX)
         """When, what kind, and more in words."""
         self.clock_offset_us: int | None = None

@@ -11,7 +11,7 @@ from poe.cluster import node_frames
 from poe.cluster.directory import QUEUES_MAX, Directory
 from poe.cluster.members.table import Member
 from poe.cluster.queue_record import QueueRecord
-from poe.errors import GroupFull, RemoteProtocolError
+from poe.errors import RemoteProtocolError
 
 records = st.builds(
     QueueRecord,
@@ -63,10 +63,11 @@ def test_a_queue_that_was_made_anew_is_told_behind_its_last_deletion():
 
 def test_a_directory_is_bounded_and_forgets_the_oldest_deletion_first():
     directory = Directory(QueueRecord(b"%d" % each, 1) for each in range(QUEUES_MAX))
-    with pytest.raises(GroupFull):
-        directory.check_room(b"new")
+    assert not directory.has_room_for(b"new")
+    assert directory.has_room_for(b"7")
     assert directory.join([QueueRecord(b"new", 1)]) == []
     directory.join([QueueRecord(b"7", 1, deleted_us=5), QueueRecord(b"8", 1, deleted_us=4)])
+    assert directory.has_room_for(b"new")
     assert directory.join([QueueRecord(b"new", 1)])
     assert directory.get(b"8") is None
     assert directory.get(b"7") is not None

@@ -77,6 +77,10 @@ class Copies:
         self.groups[record.name] = known
         return known
 
+    def forget_group(self, record: GroupRecord) -> None:
+        """Keep nothing of a group any more."""
+        self.groups.pop(record.name, None)
+
     def streams(self) -> list[StreamId]:
         """Return the streams of which something is held."""
         return list(self._streams)

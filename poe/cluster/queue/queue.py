@@ -8,14 +8,16 @@ Times are microseconds; they are expected never to go back, and pointers are mad
 """
 
 import random
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
 from poe.broker.groups.deadlines import earliest
-from poe.broker.groups.ranges import Bounds, RangeSet
+from poe.broker.groups.ranges import Bounds
 from poe.cluster.batch import PUT_BYTES_MAX, Batch
+from poe.cluster.directory import Directory
 from poe.cluster.frames import (
     Difference,
     Digest,
@@ -43,8 +45,10 @@ from poe.cluster.queue.effects import (
     PutResult,
     Tell,
 )
+from poe.cluster.queue.gaps import Gaps
 from poe.cluster.queue.gossip import Gossip
 from poe.cluster.queue.group_share import GroupShare, IsGone
+from poe.cluster.queue.hand_over import HandOver
 from poe.cluster.queue.holders import HEARSAY_NODES_MAX, Holders
 from poe.cluster.queue.knowledge import NOBODY, STREAMS_MAX
 from poe.cluster.queue.ledger import define
@@ -53,8 +57,9 @@ from poe.cluster.queue.log_writer import LogWriter
 from poe.cluster.queue.ownership import owned, rank
 from poe.cluster.queue.recovery import Recovery
 from poe.cluster.queue.report import ROWS_MAX, Repeated
-from poe.cluster.queue.restoring import Missing
+from poe.cluster.queue.restoring import LOOK_US, Missing
 from poe.cluster.queue.spread import Candidates, Spread
+from poe.cluster.queue.spreads import FULL_US, Spreads
 from poe.cluster.queue.streams_over import StreamsOver
 from poe.cluster.queue.trust import Judgement, Trust
 from poe.cluster.queue_record import GroupRecord, QueueRecord, winner
@@ -74,16 +79,11 @@ from poe.record import POINTER_MAX
 from poe.storage import Messages
 
 COLLECT_US: Final = 100_000
-RESTORE_LOOK_US: Final = 5_000_000
 RESTORE_GO_ON_US: Final = 10_000
 RESTORE_COUNT_MAX: Final = 16
 """Batches that are copied anew at a time."""
 RESTORE_DEADLINE_US: Final = 5_000_000
-FULL_US: Final = 1_000_000
-"""How long a node that had no room is not asked."""
 GROUPS_MAX: Final = 1024
-HAND_OVER_BYTES: Final = 1024 * 1024
-"""Of what is handed over at a time: a peer refuses much that comes at once."""
 LIVES_NAMED_MAX: Final = 16
 """Of those before a restart, the last ones: each counts as having had all that was there."""
 NEW_US: Final = 60_000_000
@@ -114,14 +114,7 @@ class BestEffortQueue:
         self.copies.is_logged = record.persist
         self._is_gone = is_gone
         self._stream = StreamId(me.id, me.epoch)
-        self._refused: Bounds = 0, 0
-        """The last pointers that were taken for messages that nobody holds."""
-        self._let_go = RangeSet()
-        """What was put here, and this node does not hold, though it may not be done."""
-        self._nowhere = Missing()
-        """What of that nobody holds, as far as is known."""
-        self._nowhere_due_us = 0
-        """When to look at that again."""
+        self._gaps = Gaps(self._stream)
         self._candidates = Candidates(zone, dice)
         self._peers: dict[NodeRef, Peer] = {}
         self._holders = Holders()
@@ -130,13 +123,11 @@ class BestEffortQueue:
         self._is_new_until_us = life_us + NEW_US
         audit = Audit(record.name, self.copies, dice)
         self._trust = Trust(audit, self.copies, self._holders, self._candidates, self._gossip)
-        self._spreads: dict[tuple[StreamId, int], Spread] = {}
+        self._spreads = Spreads(me, self._candidates, self._holders, self._ask_to_hold)
         self._shares: dict[str, GroupShare] = {}
-        self._groups: dict[str, GroupRecord] = {}
+        self._groups = Directory[GroupRecord](count_max=GROUPS_MAX, let_go=self.copies.forget_group)
         self._are_groups_same = True
         """Whether they are as when they were taken last."""
-        self._ended: dict[str, GroupRecord] = {}
-        """The last deletions of groups that were made anew."""
         self._effects: list[Effect] = []
         self._counts: Counter[str] = Counter()
 
@@ -147,10 +138,11 @@ class BestEffortQueue:
         self._collect_due_us: int | None = None
         self._missing = Missing()
         self._restore_due_us: int | None = None
+        self._copying_count = 0
+        """Batches that are being copied anew."""
         self._is_leaving = False
         """Whether nothing is held here any more that is not yet."""
-        self._to_hand_over: deque[Spread] = deque()
-        self._handing_over_bytes = 0
+        self._hand_over = HandOver()
 
         self._log = LogWriter(self._emit, is_there=record.persist)
         self._recovery = Recovery(self.copies)
@@ -190,7 +182,7 @@ class BestEffortQueue:
         """Begin; what was read is handed out when others had the time to say what of it is done."""
         if self._recovery.has_unlogged:
             # Nothing that was read of a group would count without it.
-            for record in self._records():
+            for record in self._told_groups():
                 self._log.write(record)
             for each in self._pauses():
                 self._log.write(each)
@@ -242,7 +234,7 @@ class BestEffortQueue:
         self._tell_digest(peer.ref, is_answer=False)
         self._gossip.note_hearsay(now_us)  # of this node, too, and it was not there to be asked
         if self._restore_due_us is None:
-            self._restore_due_us = now_us + RESTORE_LOOK_US
+            self._restore_due_us = now_us + LOOK_US
         self._trust.begin(now_us)
         self._settle(now_us)
 
@@ -259,9 +251,7 @@ class BestEffortQueue:
         """Ask a node that is slow last; or as the others again, where it is so no more."""
         self._candidates.set_slow(node, is_slow=is_slow)
         if is_slow:
-            for spread in [each for each in self._spreads.values() if node in each.asked]:
-                spread.pass_by(node)
-                self._ask(spread, now_us)
+            self._spreads.pass_by(node, now_us)
 
     def forget(self, node: bytes, now_us: int) -> None:
         """Count a node as none of the cluster any more."""
@@ -277,7 +267,7 @@ class BestEffortQueue:
         self._candidates.remove(ref)
         self._gossip.forget(ref)
         self._trust.forget(ref)
-        self._uncount(ref, now_us)
+        self._spreads.lose(ref, now_us)
         for share in self._shares.values():
             share.peer_down(ref, now_us)
         self._log.note_gone(ref)
@@ -309,7 +299,7 @@ class BestEffortQueue:
             raise TooFewNodes(wanted, 1 + len(self._peers))
         after, first = self.copies.place(self._stream, now_us)
         try:
-            batch = Batch.encode(messages, self._behind_refused(after), first)
+            batch = Batch.encode(messages, self._gaps.behind_refused(after), first)
         except InvalidMessage as error:
             if not error.size_bytes:
                 raise
@@ -317,16 +307,9 @@ class BestEffortQueue:
         if batch.size_bytes > PUT_BYTES_MAX:
             raise PutTooLarge(batch.size_bytes, PUT_BYTES_MAX)
         self.copies.take_place(self._stream, batch.last)
-        self._spread(Spread(token, self._stream, batch, wanted, deadline_us), now_us)
+        done = partial(self._put_done, token)
+        self._spread(Spread(self._stream, batch, wanted, deadline_us, done), now_us)
         self._settle(now_us)
-
-    def _behind_refused(self, after: int) -> int:
-        """Return where the range of what is put next begins: it covers what was put in vain.
-
-        Else each put that finds no room would leave a gap, and ranges of what is held and done
-        would become no fewer for ever.
-        """
-        return self._refused[0] if after == self._refused[1] else after
 
     def hold(
         self, stream: StreamId, batch: Batch, token: object, now_us: int, *, deadline_us: int
@@ -343,11 +326,15 @@ class BestEffortQueue:
             if share.is_once:
                 detail = f"{name!r:.80} gets no dead letters: they are handed out at least once"
                 self._effects.append(Event("letters kept back", detail))
-        spread = Spread(token, stream, batch, wanted, deadline_us)
+        spread = Spread(stream, batch, wanted, deadline_us, partial(self._put_done, token))
         if self._is_done(stream, batch.after, batch.last):
-            self._log.when_written(
-                lambda error, now_us: self._finish_done(spread, error, now_us), now_us
-            )
+
+            def written(error: PoeError | None, now_us: int) -> None:
+                if error is None:
+                    spread.made.add(self.me)
+                self._put_done(token, spread, now_us)
+
+            self._log.when_written(written, now_us)
         else:
             self._spread(spread, now_us)
         self._settle(now_us)
@@ -365,23 +352,45 @@ class BestEffortQueue:
             undone = minus(list(self.copies.held(stream)), self._done_of(stream))
             for bounds in minus(undone, covered(others, 1)):
                 for batch in self.copies.batches(stream, *bounds):
-                    spread = Spread(token, stream, batch, 2, deadline_us)
+                    done = partial(self._handed_over, token)
+                    spread = Spread(stream, batch, 2, deadline_us, done)
+                    spread.is_copy = True
                     spread.made.add(self.me)
-                    self._to_hand_over.append(spread)
-        count = len(self._to_hand_over)
+                    self._hand_over.add(spread)
+        count = len(self._hand_over)
         self._settle(now_us)
         return count
 
     def _go_on_handing_over(self, now_us: int) -> None:
-        while self._to_hand_over and self._handing_over_bytes < HAND_OVER_BYTES:
-            spread = self._to_hand_over.popleft()
-            self._handing_over_bytes += spread.batch.size_bytes
-            key = spread.stream, spread.batch.last
-            if key in self._spreads:  # they are about to be on other nodes
-                self._finish(spread, now_us)
+        while (spread := self._hand_over.take_next()) is not None:
+            if spread in self._spreads:  # they are about to be on other nodes
+                spread.finished(spread, now_us)
             else:
-                self._spreads[key] = spread
-                self._ask(spread, now_us)
+                self._spreads.begin(spread, now_us)
+
+    def _handed_over(self, token: HandingOver, spread: Spread, _now_us: int) -> None:
+        self._hand_over.finished(spread)
+        self._counts[f"handed over {spread.state()}"] += 1
+        self._tell_done(token, spread)
+
+    def _put_done(self, token: object, spread: Spread, _now_us: int) -> None:
+        """Say what has become of messages that were put."""
+        state, batch = spread.state(), spread.batch
+        if state == "busy" and spread.stream == self._stream:
+            self._gaps.refused(batch.after, batch.last)
+        self._counts[f"put {state}"] += 1
+        self._tell_done(token, spread)
+
+    def _tell_done(self, token: object, spread: Spread) -> None:
+        result = PutResult(
+            spread.state(),
+            len(spread.made),
+            spread.wanted,
+            spread.stream,
+            spread.batch.first,
+            spread.batch.last,
+        )
+        self._effects.append(PutDone(token, result))
 
     def buried(self, group: str, number: int, now_us: int) -> None:
         """Note that the dead letters of a `Bury` are held."""
@@ -407,11 +416,11 @@ class BestEffortQueue:
             created_us = max(record.created_us, known.deleted_us + 1)
             record = record._replace(created_us=created_us)
         if self._agree(record, now_us):
-            for each in self._records_of(record.name):
+            for each in self._groups.as_told([record]):
                 self._gossip.note_group(each, now_us)
-            self._log.write(self._groups[record.name])
+            self._log.write(record)
         self._settle(now_us)
-        return self._groups.get(record.name, record)
+        return self._groups.get(record.name) or record
 
     def serve(self, group: str, request: object, token: object, now_us: int) -> None:
         """Take what a client asks of a group, a `LeaseRequest` or `GroupRequest`; `Answer` it."""
@@ -443,7 +452,7 @@ class BestEffortQueue:
 
     def groups(self) -> list[GroupRecord]:
         """Return the groups that there are."""
-        return [self._groups[name] for name in self._shares]
+        return self._groups.there()
 
     def take_groups(self) -> list[GroupRecord] | None:
         """Return the groups that there are; None: as the last time."""
@@ -453,44 +462,31 @@ class BestEffortQueue:
     def _agree(self, record: GroupRecord, now_us: int) -> bool:
         """Join the record of a group; return whether that was new."""
         known = self._groups.get(record.name)
-        wins = record if known is None else winner(known, record)
-        if wins == known:
+        if known is not None and winner(known, record) == known:
             return False
-        self._check_group(wins)
-        if known is None and not self._has_place(wins):
-            if wins.deleted_us:
+        self._check_group(record)
+        if not self._groups.join([record]):
+            if record.deleted_us:
                 return False  # it would be forgotten at once
             raise GroupFull(record.name, "groups of a queue", GROUPS_MAX)
-        if wins.deleted_us:
+        if record.deleted_us:
             share = self._shares.pop(record.name, None)
             if share is not None:  # nobody waits for what there is no more
                 share.release_waiting()
                 self._take_from(share, now_us)
-            self.copies.agree(wins, self.me)
-            self._ended.pop(record.name, None)
+            self.copies.agree(record, self.me)
         else:
             share = self._shares.get(record.name)
-            if share is None or share.record.options != wins.options:
-                self._begin_share(wins, share, now_us)
-            if known is not None and known.deleted_us:
-                self._ended[record.name] = known
-        self._groups[record.name] = wins
+            if share is None or share.record.options != record.options:
+                self._begin_share(record, share, now_us)
         self._are_groups_same = False
         for stream in self.copies.streams():
             self._finished(stream, now_us)
         return True
 
-    def _records(self) -> list[GroupRecord]:
+    def _told_groups(self) -> list[GroupRecord]:
         """Return all groups as they are told."""
-        return [each for name in self._groups for each in self._records_of(name)]
-
-    def _records_of(self, name: str) -> list[GroupRecord]:
-        """Return a group as it is told: one that was made anew behind its deletion.
-
-        Else who has missed that would take what it knew of the former one for what is known of it.
-        """
-        ended = self._ended.get(name)
-        return [self._groups[name]] if ended is None else [ended, self._groups[name]]
+        return self._groups.as_told(self._groups.records())
 
     def _begin_share(self, record: GroupRecord, before: GroupShare | None, now_us: int) -> None:
         """Begin to hand out for a group; or anew, where its options were others.
@@ -534,21 +530,6 @@ class BestEffortQueue:
         define(record)
         if record.queue != self.record.name:
             raise GroupMismatch(record.name, "topics", [record.queue], [self.record.name])
-
-    def _has_place(self, record: GroupRecord) -> bool:
-        """Return whether one more group may be known; for it the oldest deleted one is let go.
-
-        The oldest may be this one itself: nodes that know of different ones come to the same.
-        """
-        if len(self._groups) < GROUPS_MAX:
-            return True
-        deleted = [each for each in (record, *self._groups.values()) if each.deleted_us]
-        oldest = min(deleted, key=lambda each: (each.deleted_us, each.name), default=record)
-        if oldest is record:
-            return False
-        del self._groups[oldest.name]
-        self.copies.groups.pop(oldest.name, None)
-        return True
 
     def _learn(self, known: Known, now_us: int) -> None:
         share = self._shares.get(known.group)
@@ -598,7 +579,7 @@ class BestEffortQueue:
         share = self._shares.get(frame.group)
         if share is None:
             return  # it is heard of later, and so is what was said, which is said again
-        ended = self._ended.get(frame.group)
+        ended = self._groups.ended(frame.group)
         if ended is not None and isinstance(frame, Paused) and frame.since_us <= ended.deleted_us:
             return  # it was said of the one that had its name before
         try:
@@ -684,13 +665,9 @@ class BestEffortQueue:
                 self._see_holder(node, stream)
         elif outcome == "full":
             self._candidates.leave_out(node, now_us + FULL_US)
-        spread = self._spreads.get((stream, last))
         # What a life has said that is over does not count: a later one of the node knows nothing.
-        if spread is not None and node in self._peers:
-            if outcome == "held" and node in spread.asked:
-                self._candidates.took(node, now_us - spread.asked[node], now_us)
-            spread.heard(node, outcome)
-            self._ask(spread, now_us)
+        if node in self._peers:
+            self._spreads.heard(node, frame, now_us)
 
     def _hear_news(self, node: NodeRef, frame: News, now_us: int) -> None:
         self._agree_all(frame.groups, now_us)
@@ -734,7 +711,7 @@ class BestEffortQueue:
         for record in records:
             try:
                 if self._agree(record, now_us):
-                    self._log.write(self._groups[record.name])
+                    self._log.write(record)
             except PoeError as error:
                 self._counts["group refused"] += 1
                 self._effects.append(Event("group refused", f"{record.name!r:.80}: {error}"))
@@ -756,7 +733,7 @@ class BestEffortQueue:
 
         All may change between two of them: what was dropped meanwhile is not held by the last.
         """
-        yield from self._records()
+        yield from self._told_groups()
         yield from self._pauses()
         for name, each in list(self._shares.items()):
             for stream in list(each.knowledge.streams()):
@@ -775,8 +752,7 @@ class BestEffortQueue:
 
     def tick(self, now_us: int) -> None:
         """Do what time has brought."""
-        for spread in list(self._spreads.values()):
-            self._ask(spread, now_us)
+        self._spreads.tick(now_us)
         if self._collect_due_us is not None and self._collect_due_us <= now_us:
             self._collect(now_us)
         # The log does not know yet what is done by that, so that it is for the next collection.
@@ -800,9 +776,9 @@ class BestEffortQueue:
 
     def next_deadline_us(self) -> int | None:
         """Return when to call `tick` next; None: not before something else was called."""
-        due_us = [each.next_deadline_us() for each in self._spreads.values()]
         return earliest(
-            *due_us, *[share.next_deadline_us() for share in self._shares.values()],
+            *self._spreads.deadlines(),
+            *[share.next_deadline_us() for share in self._shares.values()],
             self._gossip.next_deadline_us(), self._collect_due_us, self._restore_due_us,
             self._trust.due_us, self._recovery.silent_until_us,
         )  # fmt: skip
@@ -866,84 +842,28 @@ class BestEffortQueue:
     def _spread(self, spread: Spread, now_us: int) -> None:
         """Begin to have messages on several nodes: here first."""
         stream, batch = spread.stream, spread.batch
-        key, bounds = (stream, batch.last), (batch.after, batch.last)
         self._counts["put"] += batch.messages_count
-        before = self._spreads.pop(key, None)
-        if before is not None:  # letters come again, whoever had them held until now
-            self._finish(before, now_us)
 
         def hold(outcome: Outcome, now_us: int) -> None:
             spread.heard(self.me, outcome)
             if outcome == "held" and stream == self._stream:
-                self._arrived(stream, bounds, now_us)
+                self._arrived(stream, (batch.after, batch.last), now_us)
             elif outcome == "held":
                 self._unreckoned[stream] = None
-            if key in self._spreads:
-                self._ask(spread, now_us)
+            self._spreads.go_on(spread, now_us)
 
         spread.asked[self.me] = spread.deadline_us
         self._hold(stream, batch, now_us, hold)
-        self._spreads[key] = spread
-        self._ask(spread, now_us)
+        self._spreads.begin(spread, now_us)  # letters come again, whoever had them held until now
 
     # --- Copies --------------------------------------------------------------------------------
 
-    def _ask(self, spread: Spread, now_us: int) -> None:
-        """Ask further nodes to hold messages as far as needed, and answer what is over."""
-        nodes = spread.next_nodes(self._candidates, now_us)
-        if nodes:
-            holders = (*spread.made, *spread.asked)
-            is_copy = spread.token is _AGAIN or isinstance(spread.token, HandingOver)
-            store = Store(
-                self.record.name, self.record, spread.stream, spread.batch, holders, is_copy
-            )
-            self._effects.extend([Tell(node, store) for node in nodes])
-        key = spread.stream, spread.batch.last
-        if spread.is_over(now_us) and self._spreads.pop(key, None) is not None:
-            self._finish(spread, now_us)
-
-    def _finish_done(self, spread: Spread, error: PoeError | None, now_us: int) -> None:
-        """Answer who has put what is done already; where that cannot be written, with an error."""
-        if error is None:
-            spread.made.add(self.me)
-        self._finish(spread, now_us)
-
-    def _finish(self, spread: Spread, now_us: int) -> None:
-        for node in spread.asked:
-            self._note_unanswered(node, spread)
-        state, batch = spread.state(), spread.batch
-        if spread.token is _AGAIN:
-            self._counts[f"copied again {state}"] += batch.messages_count
-            if state == "ok":
-                self._restore_due_us = now_us + RESTORE_GO_ON_US
-            return
-        if state == "busy" and spread.stream == self._stream:
-            after = self._behind_refused(batch.after)
-            if after == batch.after:  # what was refused before may be covered by no put
-                self._let_go.join(*self._refused)
-            self._refused = after, batch.last
-        is_put = not isinstance(spread.token, HandingOver)
-        if not is_put:
-            self._handing_over_bytes -= batch.size_bytes
-        self._counts[f"put {state}" if is_put else f"handed over {state}"] += 1
-        result = PutResult(
-            state, len(spread.made), spread.wanted, spread.stream, batch.first, batch.last
+    def _ask_to_hold(self, nodes: list[NodeRef], spread: Spread) -> None:
+        holders = (*spread.made, *spread.asked)
+        store = Store(
+            self.record.name, self.record, spread.stream, spread.batch, holders, spread.is_copy
         )
-        self._effects.append(PutDone(spread.token, result))
-
-    def _uncount(self, node: NodeRef, now_us: int) -> None:
-        """Ask others instead of a node that is gone, with what it holds."""
-        for spread in list(self._spreads.values()):
-            if node in spread.asked:
-                self._note_unanswered(node, spread)
-            if spread.gone(node):
-                self._ask(spread, now_us)
-
-    def _note_unanswered(self, node: NodeRef, spread: Spread) -> None:
-        """Note that a node may hold messages, for it was asked to and has not answered."""
-        if node != self.me:
-            batch = spread.batch
-            self._holders.note_unanswered(node, spread.stream, batch.after, batch.last)
+        self._effects.extend([Tell(node, store) for node in nodes])
 
     def _hold(
         self,
@@ -1003,7 +923,7 @@ class BestEffortQueue:
             bounds = old.after, old.last
             self._drop(its, *bounds, now_us)
             if its == self._stream:
-                self._let_go.join(*bounds)
+                self._gaps.let_go(*bounds)
             self._log.write(Dropped(its, (bounds,)))
             self._counts["dropped"] += old.messages_count
             told = f"{old.messages_count} messages of {its}, to make room"
@@ -1047,8 +967,7 @@ class BestEffortQueue:
         }
         if done:
             self._log.when_written(lambda _, now_us: self._drop_done(done, now_us), now_us)
-        if self._let_go and self._nowhere_due_us <= now_us:
-            self._nowhere_due_us = now_us + RESTORE_LOOK_US
+        if self._gaps.is_due(now_us):
             self._pass_over(now_us)
 
     def _drop_done(self, was_done: Mapping[StreamId, list[Bounds]], now_us: int) -> None:
@@ -1061,21 +980,14 @@ class BestEffortQueue:
                 self._log.write(Dropped(stream, tuple(done)))
 
     def _pass_over(self, now_us: int) -> None:
-        """Count as done what was put here, and nobody has held for a while.
-
-        Else each such range would split for ever what is done, of which the ranges are looked at
-        again and again. What somebody is about to hold is heard of by then.
-        """
+        """Count as done what was put here, and nobody has held for a while."""
         stream, nodes = self._stream, self._holders.nodes()
-        held = [list(self.copies.held(stream))]
+        held = [list(self.copies.held(stream)), self._spreads.of(stream)]
         held += [self._holders.may_be_held_by(node, stream) for node in nodes]
-        asked = [each.batch for each in self._spreads.values() if each.stream == stream]
-        held += [[(batch.after, batch.last)] for batch in asked]
-        self._nowhere.see(stream, minus(self._let_go, union(*held)), now_us)
-        for _, bounds in self._nowhere.due(now_us):
+        for bounds in self._gaps.nowhere(union(*held), now_us):
             left = union(*[each.pass_over(stream, *bounds) for each in self._shares.values()])
             for part in minus([bounds], left):
-                self._let_go.cut(*part)
+                self._gaps.passed_over(part)
 
     def _done_of(self, stream: StreamId) -> list[Bounds]:
         """Return what of a stream is done in all groups; nothing where there is none."""
@@ -1092,7 +1004,7 @@ class BestEffortQueue:
 
     def _restore(self, now_us: int) -> None:
         """Copy anew what this node hands out, and has been on too few nodes for a while."""
-        self._restore_due_us = now_us + RESTORE_LOOK_US if self._peers else None
+        self._restore_due_us = now_us + LOOK_US if self._peers else None
         trusted = self._trust.trusted(self._peers)
         wanted = min(self.record.copies, 1 + len(trusted))
         streams = self.copies.streams()
@@ -1102,28 +1014,32 @@ class BestEffortQueue:
             missing = minus(minus(self._owned(stream), enough), self._done_of(stream))
             self._missing.see(stream, missing, now_us)
         self._missing.retain(streams)
-        left = RESTORE_COUNT_MAX - sum(each.token is _AGAIN for each in self._spreads.values())
         for stream, bounds in self._missing.due(now_us):
             for batch in self.copies.batches(stream, *bounds):
-                if left <= 0:
+                if self._copying_count >= RESTORE_COUNT_MAX:
                     return
-                left -= self._copy_again(stream, batch, now_us)
+                self._copy_again(stream, batch, now_us)
 
-    def _copy_again(self, stream: StreamId, batch: Batch, now_us: int) -> bool:
-        """Have a batch on as many nodes as it ought to be; return whether that was begun."""
-        key = stream, batch.last
-        if key in self._spreads:
-            return False
+    def _copy_again(self, stream: StreamId, batch: Batch, now_us: int) -> None:
+        """Have a batch on as many nodes as it ought to be, unless it is about to."""
         until_us = now_us + RESTORE_DEADLINE_US
-        spread = Spread(_AGAIN, stream, batch, self.record.copies, until_us)
+        spread = Spread(stream, batch, self.record.copies, until_us, self._copied_again)
+        if spread in self._spreads:
+            return
+        spread.is_copy = True
         spread.spares_slow = True  # there is a later, and one that comes and goes is given no more
         spread.made.add(self.me)
         for node in self._trust.trusted(self._peers):
             if self._holders.held_by(node, stream).holds(batch.after, batch.last):
                 spread.made.add(node)
-        self._spreads[key] = spread
-        self._ask(spread, now_us)
-        return True
+        self._copying_count += 1
+        self._spreads.begin(spread, now_us)
+
+    def _copied_again(self, spread: Spread, now_us: int) -> None:
+        self._copying_count -= 1
+        self._counts[f"copied again {spread.state()}"] += spread.batch.messages_count
+        if spread.state() == "ok":
+            self._restore_due_us = now_us + RESTORE_GO_ON_US
 
     # --- Who hands out what --------------------------------------------------------------------
 
@@ -1215,7 +1131,7 @@ class BestEffortQueue:
 
     def _tell_digest(self, node: NodeRef, *, is_answer: bool) -> None:
         digest = self._gossip.digest(
-            self._shares, self._records(), self._over.forgotten, is_answer=is_answer
+            self._shares, self._told_groups(), self._over.forgotten, is_answer=is_answer
         )
         self._effects.append(Tell(node, digest))
         self._effects.extend([Tell(node, each) for each in self._pauses()])
@@ -1229,10 +1145,6 @@ class BestEffortQueue:
         asked = self._gossip.ask_all(node, now_us)
         if asked is not None:
             self._effects.append(Tell(node, asked))
-
-
-_AGAIN: Final = object()
-"""The token of what nobody has put: messages that are copied anew."""
 
 
 def _unasked(outcome: Outcome, now_us: int) -> None:

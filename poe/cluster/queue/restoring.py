@@ -13,6 +13,8 @@ from poe.cluster.identity import StreamId
 from poe.cluster.ranges import intersect, minus
 
 GRACE_US: Final = 30_000_000
+LOOK_US: Final = 5_000_000
+"""How often that is compared."""
 
 
 class Missing:

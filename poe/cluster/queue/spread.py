@@ -11,7 +11,7 @@ left, so a moment of slowness does not make a put one of too few copies.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from poe.cluster.batch import Batch
@@ -161,9 +161,15 @@ class Spread:
     """
 
     def __init__(
-        self, token: object, stream: StreamId, batch: Batch, wanted: int, deadline_us: int
+        self,
+        stream: StreamId,
+        batch: Batch,
+        wanted: int,
+        deadline_us: int,
+        finished: "Callable[[Spread, int], None]",
     ) -> None:
-        self.token = token
+        self.finished = finished
+        """What is to be done when it is over."""
         self.stream = stream
         self.batch = batch
         self.wanted = wanted
@@ -179,8 +185,15 @@ class Spread:
         """Who was called slow, or has said nothing for so long that one more was asked; what they
         say counts all the same."""
         self._look_us = deadline_us
+        self.is_copy = False
+        """Whether the messages were somewhere before: none is dropped to make room for them."""
         self.spares_slow = False
         """Whether nodes that are slow are not asked where there are no others either."""
+
+    @property
+    def key(self) -> tuple[StreamId, int]:
+        """Return what tells it from others."""
+        return self.stream, self.batch.last
 
     def heard(self, node: NodeRef, outcome: Outcome | None) -> None:
         """Take what a node says of the messages; None: it will say nothing."""

@@ -227,11 +227,11 @@ def test_who_answers_late_has_a_copy_more_and_it_does_not_count():
 def test_one_that_was_asked_twice_and_is_full_once_may_hold_them_all_the_same():
     """Its first answer came late, and by the second time it had room."""
     batch = Batch.encode([b"x"], 0, 1)
-    spread = Spread("put", StreamId(A.id, 1), batch, 1, 10 * PATIENCE_US)
+    spread = Spread(StreamId(A.id, 1), batch, 1, 10 * PATIENCE_US, lambda *_: None)
     assert spread.next_nodes(candidates(B), 0) == [B]
     spread.heard(B, "full")
     assert spread.state() == "busy"
-    again = Spread("put", StreamId(A.id, 1), batch, 1, 10 * PATIENCE_US)
+    again = Spread(StreamId(A.id, 1), batch, 1, 10 * PATIENCE_US, lambda *_: None)
     for now_us in (0, PATIENCE_US):
         assert again.next_nodes(candidates(B), now_us) == [B]
     again.heard(B, "full")

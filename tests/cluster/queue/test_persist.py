@@ -98,6 +98,19 @@ def test_a_copy_that_comes_twice_counts_when_its_node_has_written_it():
     assert nodes.results["put"][:2] == ("under", 1)
 
 
+def test_who_puts_the_same_again_while_it_is_written_is_answered_as_well():
+    """As dead letters are, which their group puts again where it was not answered in time."""
+    nodes = by_hand(1, copies=1)
+    letters, until_us = Batch.encode(FEW, 0, 1), nodes.now_us + 9 * SECOND_US
+    for token in ("first", "again"):
+        nodes[0].hold(StreamId(b"another.", 7), letters, token, nodes.now_us, deadline_us=until_us)
+    nodes.collect()
+    nodes.write(0)
+    nodes.collect()
+    assert nodes.results["first"].state == "none"
+    assert nodes.results["again"].state == "ok"
+
+
 def test_an_acknowledgement_is_answered_when_it_is_written():
     nodes = persistent(1, copies=1)
     nodes.make_group(0)

@@ -7,7 +7,7 @@ import pytest
 from poe.cluster.frames import Store, decode
 from poe.cluster.identity import StreamId
 from poe.cluster.queue.effects import HandingOver, PutDone
-from poe.cluster.queue.queue import HAND_OVER_BYTES
+from poe.cluster.queue.hand_over import AT_ONCE_BYTES
 from poe.cluster.queue.spread import PATIENCE_US
 from poe.errors import InvalidMessage, TooFewNodes
 from poe.storage.formats.record import decode_records
@@ -338,7 +338,7 @@ def test_what_is_put_while_a_node_hands_over_what_it_has_is_on_others():
 def test_more_is_handed_over_than_goes_to_a_node_at_once():
     nodes = Wired(2, copies=1)
     for number in range(10):
-        nodes.put(0, [bytes(HAND_OVER_BYTES // 2)], number)
+        nodes.put(0, [bytes(AT_ONCE_BYTES // 2)], number)
     leaves, until_us = HandingOver("leaves"), nodes.now_us + SECOND_US
     assert nodes[0].hand_over(leaves, nodes.now_us, deadline_us=until_us) == 10
     nodes.collect()
@@ -368,7 +368,7 @@ def test_what_is_handed_over_goes_to_a_slow_node_where_there_is_no_other():
 def test_what_nobody_takes_in_time_is_answered_when_a_node_hands_over_what_it_has():
     nodes = Wired(2, copies=1)
     for number in range(10):
-        nodes.put(0, [bytes(HAND_OVER_BYTES)], number)
+        nodes.put(0, [bytes(AT_ONCE_BYTES)], number)
     nodes.collect()
     nodes.cut.add(frozenset(nodes.refs))
     until_us = nodes.now_us + SECOND_US
