@@ -110,6 +110,19 @@ class Server:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGESIZE")
 
+    def patience_s(self, limit_s: float) -> float:
+        """Tell how long something may take here that takes so long where nobody else is at work.
+
+        Linux counts how long each thread was ready to run, and others had the processors. How many
+        times as long all took by that, of the thread that ran most, is no fault of the server's.
+        """
+        ran_ns, waited_ns = 1, 0
+        with contextlib.suppress(OSError):  # it has ended, or one of its threads
+            for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+                ran, waited, _ = map(int, (task / "schedstat").read_text().split())
+                ran_ns, waited_ns = max((ran_ns, waited_ns), (ran, waited))
+        return limit_s * (ran_ns + waited_ns) / ran_ns
+
     def _end(self, number: signal.Signals) -> int:
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(number)
