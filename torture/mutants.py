@@ -36,7 +36,7 @@ from poe.storage.segment import durability, segment, segment_files, segment_opti
 from poe.storage.segment.producers import Producers
 from poe.storage.segment.sum_writer import SumWriter
 from poe.storage.slab_log import record as slab_record
-from poe.storage.store import folder_watch, store, topic_folders
+from poe.storage.store import folder_watch, store, topic_folders, topic_reader
 from poe.storage.store.pointer_bound import PointerBound
 from torture.cluster_mutants import CLUSTER_MUTANTS, ClusterMutant
 from torture.group_mutants import GROUP_MUTANTS, GroupMutant
@@ -337,7 +337,7 @@ def _clock_is_pointer(patch: Patch) -> None:
 
 def _no_store_lock(patch: Patch) -> None:
     """P02: look, then take."""
-    patch(store, "_lock_base", lambda files: (files.open(folder_watch.LOCK_FILE, "w+"), ""))
+    patch(store, "lock_base", lambda files: (files.open(folder_watch.LOCK_FILE, "w+"), ""))
 
 
 def _leak_per_client(patch: Patch) -> None:
@@ -487,7 +487,7 @@ def _unchecked_events(content: bytes, _: bytes) -> Iterator[store_meta.Event]:
 
 def _recount_bases(patch: Patch) -> None:
     """Count the ordinals of a topic anew at each start, by what is left of it."""
-    number = store._number
+    number = topic_reader._number
 
     def recount(segments: list[segment.Segment]) -> None:
         number(segments)
@@ -496,7 +496,7 @@ def _recount_bases(patch: Patch) -> None:
             each.base_maybe = ordinal
             ordinal += each.count
 
-    patch(store, "_number", recount)
+    patch(topic_reader, "_number", recount)
 
 
 def _one_stand_in(patch: Patch) -> None:

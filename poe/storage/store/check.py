@@ -47,7 +47,7 @@ from poe.storage.store.property_file import (
     find_notes,
 )
 from poe.storage.store.removals import REMOVED_FILE, REMOVED_MAGIC, decode_notes
-from poe.storage.store.store import is_same_boot, locked_by
+from poe.storage.store.store_lock import is_same_boot, locked_by
 from poe.storage.store.topic_folders import TOPICS_FOLDER, segment_file
 from poe.topic_name import topic_in
 

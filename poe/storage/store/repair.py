@@ -24,8 +24,9 @@ from poe.storage.store.check import (
 )
 from poe.storage.store.folder_watch import LOCK_FILE
 from poe.storage.store.removals import REMOVED_FILE, Removals, base_of
-from poe.storage.store.store import is_same_boot, note_lost, recover_segments
+from poe.storage.store.store_lock import is_same_boot
 from poe.storage.store.topic_folders import TOPICS_FOLDER
+from poe.storage.store.topic_reader import note_lost, recover_segments
 from poe.topic_name import topic_in
 
 

@@ -20,9 +20,7 @@ import logging
 import os
 import traceback
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,35 +30,36 @@ from poe.errors import (
     OptionError,
     SegmentLocked,
     StorageError,
-    StoreLocked,
     TopicFailed,
 )
 from poe.storage.failure import as_storage_error, reading, writing
 from poe.storage.files import Files, FolderEntry, OpenFile
 from poe.storage.formats.record import Messages, check_sizes
-from poe.storage.formats.store_meta import META_FILE, Event, Kind, OpenState, StoreMeta
+from poe.storage.formats.store_meta import META_FILE, Kind, OpenState, StoreMeta
 from poe.storage.recovery.quarantine import foreign_folders, foreign_text
 from poe.storage.recovery.scrub import scrub
 from poe.storage.segment.segment import Role, Segment
 from poe.storage.segment.segment_files import SegmentFiles
-from poe.storage.segment.segment_options import MESSAGE_LIMIT, SegmentOptions
+from poe.storage.segment.segment_options import SegmentOptions
 from poe.storage.shared_sync import SharedSync
 from poe.storage.store.base_folder import open_base
 from poe.storage.store.closing import close_together
 from poe.storage.store.floors import Floors
-from poe.storage.store.folder_watch import LOCK_FILE, FolderWatch
+from poe.storage.store.folder_watch import FolderWatch
 from poe.storage.store.free_space import FreeSpace
 from poe.storage.store.pointer_bound import PointerBound
-from poe.storage.store.property_file import PROPERTY_FILE, KnownTopics, PropertyFile
+from poe.storage.store.property_file import PROPERTY_FILE, PropertyFile
 from poe.storage.store.removals import REMOVED_FILE, Removals, RemovedExtent, base_of
 from poe.storage.store.reserve import Reserve
 from poe.storage.store.rest import is_left_open, left_behind_events, note_rest, resting_events
+from poe.storage.store.store_lock import lock_base, write_owner
 from poe.storage.store.store_options import StoreOptions
 from poe.storage.store.topic_descriptions import TopicDescriptions
 from poe.storage.store.topic_folders import TOPICS_FOLDER, TopicFolders, segment_file
+from poe.storage.store.topic_reader import TopicReader, note_lost, remove_folder
 from poe.storage.store.topic_table import TopicTable
 from poe.topic_name import NamePolicy, folder_bytes, topic_in
-from poe.topic_properties import TopicDescription, TopicProperties, is_reserved
+from poe.topic_properties import TopicDescription, TopicProperties
 
 _log = logging.getLogger(__name__)
 
@@ -130,7 +129,7 @@ class Store:
             was_closed=meta.was_closed,
             is_after_power_cut=meta.is_after_power_cut,
         )
-        self._reader = _TopicReader(
+        self._reader = TopicReader(
             files,
             self._folders,
             options,
@@ -171,7 +170,7 @@ class Store:
         asked = store_options or StoreOptions()
         with _usable(base):
             files = open_base(base, asked)
-            lock, owner = _lock_base(files)
+            lock, owner = lock_base(files)
         store: Self | None = None
         try:
             with _usable(base):
@@ -185,11 +184,11 @@ class Store:
                     files.sync_folder(TOPICS_FOLDER)
             store._recover_topics(sorted(names), is_known=is_known)
             # Not before: should this start die, the next one comes after the same power cut.
-            _write_owner(lock, files.process_id, files.boot_id)
+            write_owner(lock, files.process_id, files.boot_id)
         except BaseException as error:
             if isinstance(error, SegmentLocked) and not meta.is_after_power_cut:
                 # Else the next start comes after it, too.
-                _write_owner(lock, files.process_id, files.boot_id)
+                write_owner(lock, files.process_id, files.boot_id)
             if store is not None:
                 store.reserve.release()
                 store.leave()
@@ -621,94 +620,6 @@ class Store:
         return topic is not None and self.removals.has(topic, timestamp)
 
 
-class _TopicReader:
-    """Reads topics from their folders; it holds no lock, and so may outlive its store."""
-
-    __slots__ = (
-        "_files",
-        "_floor",
-        "_folders",
-        "_meta",
-        "_options",
-        "_options_by_topic",
-        "_properties",
-        "_removals",
-        "_reserve",
-    )
-
-    def __init__(  # noqa: PLR0913, PLR0917 - parts of the store, which it must not refer to
-        self,
-        files: Files,
-        folders: TopicFolders,
-        options: SegmentOptions,
-        meta: StoreMeta,
-        reserve: Reserve,
-        removals: Removals,
-        properties: KnownTopics,
-        floor: int,
-    ) -> None:
-        self._floor = floor
-        self._properties = properties
-        self._removals = removals
-        self._files = files
-        self._folders = folders
-        self._options = options
-        self._options_by_topic = options.by_topic()
-        self._meta = meta
-        self._reserve = reserve
-
-    def read(self, topic: bytes, resting: Iterable[Event]) -> list[Segment]:
-        """Recover the segments of a topic, oldest first.
-
-        Those of which it is told that they rest, and that are not there, are noted as removed.
-
-        Raises:
-            StorageError: it cannot be read or repaired.
-        """
-        if not resting:  # else it was there at the start
-            self._folders.sync()
-        folder, options = self._folders.path_of(topic), self.options_of(topic)
-        place = self._files, self._meta, folder, options
-        segments = self._reserve.use(partial(recover_segments, *place, topic, self._removals))
-        if segments:
-            # Should the clock step back, it goes on behind what is gone: consumers have seen that,
-            # of a segment, too, that a power cut has brought back shorter than it was.
-            segments[-1].skip_to(max(self._removals.newest(topic) or 0, self._floor))
-        there = {segment.timestamp for segment in segments}
-        self._removals.settle(topic, there)
-        for lost in resting:
-            if lost.timestamp not in there:
-                self._note_lost(topic, lost, segments)
-        if segments:
-            _keep_ordinals(self._removals, topic, segments, segments[-1].next_ordinal)
-        else:
-            # A kill came between a topic's folder and its first file.
-            remove_folder(self._files, folder)
-        return segments
-
-    def _note_lost(self, topic: bytes, lost: Event, segments: list[Segment]) -> None:
-        _log.error("segment %d of topic %r is gone with all its files", lost.timestamp, topic)
-        now_us = 0
-        with contextlib.suppress(OSError):
-            now_us = self._files.modified_us(META_FILE) or 0
-        # Of one that a server had left open, the start has seen the lock.
-        note_lost(self._removals, lost, {topic: segments}, now_us, is_exact=True)
-
-    def options_of(self, topic: bytes) -> SegmentOptions:
-        """Return how the segments of a topic store messages."""
-        options = self._options_by_topic.get(topic, self._options)
-        if is_reserved(
-            topic
-        ):  # what they hold was admitted before, and is a part of their messages
-            options = replace(options, message_max=MESSAGE_LIMIT)
-        holder = self._properties.holder(topic)
-        if holder is not None and holder.properties.is_replicated:
-            # A majority has synced what is stored here, and agreed that it is to be.
-            return replace(options, message_max=MESSAGE_LIMIT, ack="flushed")
-        own = None if holder is None else holder.properties.ack
-        return options if own in (None, options.ack) else replace(options, ack=own)
-
-
 def _begin(files: Files, owner: str) -> tuple[StoreMeta, bool]:
     """Note that a server begins, and tell whether all that was removed so far was noted.
 
@@ -735,59 +646,6 @@ def _begin(files: Files, owner: str) -> tuple[StoreMeta, bool]:
     return meta, is_known
 
 
-def note_lost(
-    removals: Removals,
-    lost: Event,
-    topics: dict[bytes, list[Segment]],
-    now_us: int,
-    *,
-    is_exact: bool,
-) -> None:
-    """Note that the files of a segment are gone, of which `lost` is the store's last event.
-
-    `is_exact`: no server has died since, that may have put more onto it.
-    """
-    topic = topic_in(os.fsdecode(lost.topic))
-    if topic is None:
-        return
-    first, last, count = lost.pointer_low, lost.pointer_high, lost.record_count
-    segments = topics.get(topic, [])
-    later = [each.timestamp for each in segments if each.timestamp > lost.timestamp]
-    if lost.kind is not Kind.SEAL or not (is_exact or later):
-        # It was written to, and nobody knows how much: as much as had room.
-        first, last = lost.timestamp, max(min(later, default=now_us) - 1, lost.timestamp)
-        count = last - first + 1
-    if lost.kind is Kind.SEAL and lost.record_count:
-        path = f"{TOPICS_FOLDER}/{os.fsdecode(lost.topic)}/{lost.timestamp}"
-        for each in segments:
-            each.come_behind((path, "all its files are gone"))
-    is_newest = not later and lost.timestamp > removals.newest_maybe(topic)
-    removals.note_lost(topic, [RemovedExtent(lost.timestamp, first, last)])
-    if is_newest:
-        bases = removals.bases(topic)
-        behind = segments[-1].next_ordinal if segments else 0
-        if lost.timestamp == bases.timestamp:
-            behind = bases.ordinal
-        ordinal = max(behind, bases.next_ordinal) + count
-        _keep_ordinals(removals, topic, segments, ordinal)
-
-
-def _keep_ordinals(removals: Removals, topic: bytes, segments: list[Segment], ordinal: int) -> None:
-    """Have a topic go on with an ordinal, or a greater one, whatever its last messages were."""
-    ordinal = max(ordinal, removals.next_ordinal(topic))
-    bases = []
-    if segments:
-        segments[-1].skip_to(0, ordinal)
-    if len(segments) > 1 and segments[-2].base + segments[-2].count != segments[-1].base:
-        bases.append(base_of(segments[-1].timestamp, segments[-1].base))
-    if not segments or segments[-1].has_gap_behind:
-        bases.append(base_of(0, ordinal))
-    if bases:
-        removals.note_lost(topic, bases)
-        with contextlib.suppress(StorageError):  # it is logged where it was not even written
-            removals.sync()
-
-
 def _bases_behind(going: list[Segment], staying: list[Segment]) -> list[RemovedExtent]:
     """Return what is to be noted of the ordinals of a topic before segments of it go."""
     if not going:
@@ -811,92 +669,6 @@ def _extents(segments: Iterable[Segment]) -> list[RemovedExtent]:
     ]
 
 
-def recover_segments(  # noqa: PLR0913, PLR0917 - a folder, and what is known of its topic
-    files: Files,
-    meta: StoreMeta,
-    folder: str,
-    options: SegmentOptions,
-    topic: bytes,
-    removals: Removals,
-) -> list[Segment]:
-    """Recover what the folder of a topic holds, oldest first.
-
-    `removals` tell what of it may be gone, and where its ordinals begin.
-    """
-    bases, removed = removals.bases(topic), removals.highs(topic)
-    found: dict[int, set[str]] = {}
-    strays = []
-    for name, is_folder in _entries_of(files, folder):
-        found_file = segment_file(name)
-        if found_file is None or is_folder:
-            strays.append(name)
-        elif found_file[1] in ("index_new", "sum_new", "seq_new"):
-            with writing(folder):
-                files.unlink(f"{folder}/{name}")
-        else:
-            found.setdefault(found_file[0], set()).add(found_file[1])
-    if strays:
-        _log.warning("%d names in %s are left alone, as %r", len(strays), folder, strays[0])
-    segments: list[Segment] = []
-    newest, newest_pointer = max(found, default=0), removals.newest_maybe(topic)
-    for timestamp in sorted(found):
-        base = bases.ordinal if timestamp == bases.timestamp else None
-        if base is None and timestamp == newest and segments:
-            # The others are told theirs by the one behind them.
-            base = segments[-1].next_ordinal if segments[-1].base_maybe is not None else None
-        place = files, folder, timestamp, options, meta
-        segment = Segment.open(
-            *place,
-            is_locked=bool(found[timestamp] & {"lock", "lock_new"}),
-            has_receipts="seq" in found[timestamp],
-            before_pointer=newest_pointer,
-            base=base,
-            removed_high=removed.get(timestamp, 0),
-        )
-        if segment is None:
-            continue
-        if segments:
-            segment.follow(segments[-1])
-        segments.append(segment)
-        newest_pointer = max(newest_pointer, segment.pointer_high or 0)
-    if segments:
-        _number(segments)
-    return segments
-
-
-def _entries_of(files: Files, folder: str) -> list[FolderEntry]:
-    """Return what the folder of a topic holds: nothing, where somebody has taken it away."""
-    with reading(folder):
-        try:
-            return files.list_folder(folder)
-        except FileNotFoundError:
-            if files.modified_us(TOPICS_FOLDER) is None:
-                raise  # those of all topics are away, and may come back
-            return []
-
-
-def _number(segments: list[Segment]) -> None:
-    """Tell segments their ordinals where nothing did, by those that are known.
-
-    A segment whose sums are lost mostly has all its records, and the one behind it knows its own;
-    more may be missing in front of it. Those of a folder of older programs begin at 0.
-    """
-    if all(segment.base_maybe is None for segment in segments):
-        segments[0].begin_at(0)
-    for segment, behind in reversed(list(pairwise(segments))):
-        if segment.base_maybe is None and behind.base_maybe is not None:
-            segment.begin_at(max(behind.base - segment.count - segment.lost_count, 0))
-    for before, segment in pairwise(segments):
-        if segment.base_maybe is None:
-            segment.begin_at(before.next_ordinal)
-
-
-def remove_folder(files: Files, folder: str) -> None:
-    """Remove the folder of a topic that has no segment; files that are not ours keep it."""
-    with contextlib.suppress(OSError):
-        files.remove_folder(folder)
-
-
 @contextlib.contextmanager
 def _usable(base: Path | Files) -> Iterator[None]:
     """Say of what a base folder does not let be that another one is wanted."""
@@ -909,56 +681,3 @@ def _usable(base: Path | Files) -> Iterator[None]:
         if isinstance(failure, NoDescriptors):
             raise failure from error
         raise OptionError(key="dir", value=folder, allowed=allowed) from error
-
-
-def _lock_base(files: Files) -> tuple[OpenFile, str]:
-    """Take the lock of the base folder, write our pid into it, and tell who was there before.
-
-    The boot of the machine stays that of whoever was there before.
-    """
-    try:
-        lock = files.lock(LOCK_FILE)
-    except BlockingIOError as error:
-        raise StoreLocked(files.base, locked_by(files)) from error
-    owner = lock.read_at(100, 0).decode("ascii", "replace")
-    _write_owner(lock, files.process_id, owner.partition("\n")[2].strip())
-    return lock, owner
-
-
-def _write_owner(lock: OpenFile, pid: int, boot_id: str) -> None:
-    try:
-        lock.truncate(0)
-        lock.write_at(f"{pid}\n{boot_id}\n".encode("ascii", "replace"), 0)
-    except OSError as error:
-        # It is for people and the log: a full disk can be served from all the same.
-        _log.warning("%s does not tell who holds it: %s", LOCK_FILE, error)
-
-
-def is_same_boot(files: Files) -> bool:
-    """Return whether the last server on a folder worked in this boot of the machine, or none did.
-
-    Raises:
-        OSError: as reported by the file layer.
-    """
-    try:
-        owner = files.open(LOCK_FILE, "r").read_at(100, 0).decode("ascii", "replace")
-    except FileNotFoundError:
-        return True
-    return files.boot_id != "" and files.boot_id in owner
-
-
-def locked_by(files: Files) -> int | None:
-    """Return the pid that the holder of a base folder's lock wrote; None where it wrote none.
-
-    A server may not have yet. A check writes none, and so that of the last server is there.
-    """
-    content = files.open(LOCK_FILE, "r").read_at(20, 0).partition(b"\n")[0]
-    if not content.isdigit():
-        return None
-    try:
-        os.kill(int(content), 0)
-    except (ProcessLookupError, OverflowError):
-        return None
-    except PermissionError:  # it is another user's
-        pass
-    return int(content)

@@ -12,7 +12,7 @@ from poe.storage.formats.segment_lock import find_lock, mark_unlocked
 from poe.storage.formats.store_meta import StoreMeta
 from poe.storage.segment.segment_files import SegmentFiles
 from poe.storage.store.folder_watch import LOCK_FILE
-from poe.storage.store.store import is_same_boot
+from poe.storage.store.store_lock import is_same_boot
 from poe.storage.store.topic_folders import TOPICS_FOLDER, segment_file
 from poe.topic_name import topic_in
 
