@@ -18,6 +18,7 @@ from poe.errors import (
     NodeForgotten,
     NoQuorum,
     PoeError,
+    PutUnconfirmed,
 )
 
 T = TypeVar("T")
@@ -111,8 +112,8 @@ class AsyncRetryingSocket:
             await self.close()
             self._gate.shut(error, time.monotonic())
             raise
-        except (*LEFT, NoQuorum, CallTimeout):
-            # Said by a node that can be reached itself, but is cut off from others.
+        except (*LEFT, NoQuorum, CallTimeout, PutUnconfirmed):
+            # Said by a node that can be reached itself, but is cut off from others or stands still.
             self._order.failed(self._server)
             raise
         except (TimeoutError, ConnectionClosed, ConnectFailed, AuthenticationExpired) as error:

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from poe.client.async_retrying_socket import AsyncRetryingSocket
-from poe.errors import CallTimeout, ConnectionClosed, NoQuorum
+from poe.errors import CallTimeout, ConnectionClosed, NoQuorum, PutUnconfirmed
 from poe.protocol.server import Server
 from poe.testing import broker
 
@@ -40,7 +40,9 @@ async def test_a_cancel_that_comes_with_a_failure_is_not_forgotten():
     await server.wait_closed()
 
 
-@pytest.mark.parametrize("refusal", [NoQuorum("topic t"), CallTimeout("a group", 10.0)])
+@pytest.mark.parametrize(
+    "refusal", [NoQuorum("topic t"), CallTimeout("a group", 10.0), PutUnconfirmed("t", 3.0)]
+)
 async def test_what_a_node_says_that_is_cut_off_has_the_next_one_asked(refusal):
     """It can be reached itself, and would be asked for ever."""
     with broker() as cut_off, broker() as other:

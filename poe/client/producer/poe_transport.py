@@ -40,6 +40,7 @@ from poe.errors import (
     OriginalServer,
     PoeError,
     PropertyMismatch,
+    PutUnconfirmed,
     RemoteProtocolError,
     SecurityError,
     TlsFailed,
@@ -560,8 +561,8 @@ class PoeLink:
             # Maybe it refuses the connection, and the request was quicker.
             self._last_words = f", after: {value}"
         done(value)
-        if isinstance(value, NoQuorum) and self._order.others_count:
-            # Other nodes may reach each other.
+        if isinstance(value, NoQuorum | PutUnconfirmed) and self._order.others_count:
+            # Other nodes may reach each other, and have what this one does not take.
             self._loop.call_soon_threadsafe(self._leave, str(value))
 
     def close(self) -> None:

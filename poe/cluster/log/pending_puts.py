@@ -2,7 +2,8 @@
 
 A put is published again and again under one name until it comes back in the stream, where it is
 stored once. It is refused only where it is sure that it never was: every try of it was refused. One
-that may be stored waits for as long as the engine knows its name.
+that may be stored waits for as long as the engine knows its name, but not for a copy that stands
+still: its client is told that it may be stored.
 """
 
 import math
@@ -16,7 +17,8 @@ from poe.cluster.log.gathering import Shared
 from poe.errors import NoQuorum, PoeError, PutUnconfirmed
 
 REFUSE_AFTER_S: Final = 3.0
-"""For so long a put is tried that is stored nowhere for sure; then its client decides."""
+"""For so long a put is tried that is stored nowhere for sure, or that the copy here does not take;
+then its client decides."""
 GIVE_UP_AFTER_S: Final = 100.0
 """For so long one that may be stored: less than the two minutes that the engine knows its name."""
 TRY_S: Final = 2.0
@@ -79,9 +81,19 @@ class PendingPuts:
         return Publish(number, payload)
 
     def told(
-        self, number: int, told: Stored | NotStored, now_s: float, copy_place: int = 0
+        self,
+        number: int,
+        told: Stored | NotStored,
+        now_s: float,
+        copy_place: int = 0,
+        *,
+        stands_still: bool = False,
     ) -> Iterator[Effect]:
-        """Take what became of a try; `copy_place` is up to where this node's copy goes."""
+        """Take what became of a try; `copy_place` is up to where this node's copy goes.
+
+        While that copy `stands_still`, what may be stored is not waited for longer than what is
+        not: another node knows it, and who puts it there again is answered.
+        """
         put = self._pending.get(number)
         if put is None:
             return
@@ -93,7 +105,10 @@ class PendingPuts:
         if isinstance(told, NotStored) and not put.is_doubtful and age_s >= REFUSE_AFTER_S:
             del self._pending[number]
             yield Answer(put.caller, NoQuorum(f"topic {self._topic}", told.why))
-        elif age_s >= GIVE_UP_AFTER_S or put.place <= copy_place:
+        elif (
+            age_s >= (REFUSE_AFTER_S if stands_still else GIVE_UP_AFTER_S)
+            or put.place <= copy_place
+        ):
             yield self._unconfirmed(number, age_s)
         elif isinstance(told, Stored):
             # It will come in the stream; should it not, it is published again, and found.

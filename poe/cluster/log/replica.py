@@ -300,10 +300,14 @@ class Replica(GenServer):
                 self.send_after(LOOK_AGAIN_S, Alarm.LOOK)
             return
         now_s = self.monotonic_s()
-        self._carry_out(self._puts.told(told.number, told.outcome, now_s, self._place))
+        stands_still = told.outcome is _STANDS_STILL
+        effects = self._puts.told(
+            told.number, told.outcome, now_s, self._place, stands_still=stands_still
+        )
+        self._carry_out(effects)
         self._tick_later()
         # What stands still is this copy: the engine has nothing to say of that.
-        if isinstance(told.outcome, NotStored) and told.outcome is not _STANDS_STILL:
+        if isinstance(told.outcome, NotStored) and not stands_still:
             self._look()
 
     async def _ring(self, alarm: Alarm) -> None:

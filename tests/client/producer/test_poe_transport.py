@@ -13,7 +13,14 @@ from poe.client.producer.payload import Message
 from poe.client.producer.poe_transport import PoeTransport
 from poe.client.producer.producer_options import ProducerOptions
 from poe.client.producer.transport import Broker, OutgoingBatch, Partition, transport_of
-from poe.errors import ConnectFailed, ConnectionClosed, LocalProtocolError, NoQuorum, OptionError
+from poe.errors import (
+    ConnectFailed,
+    ConnectionClosed,
+    LocalProtocolError,
+    NoQuorum,
+    OptionError,
+    PutUnconfirmed,
+)
 from poe.protocol import PutId
 from poe.security import Tls, Token
 from poe.security.token import make_token
@@ -126,10 +133,14 @@ async def test_behind_an_address_that_leaves_a_batch_unanswered_the_next_one_is_
         await put_at_next(made, answers)
 
 
-async def test_behind_a_node_that_is_cut_off_from_the_others_the_next_one_is_taken():
+@pytest.mark.parametrize(
+    ("error", "values"),
+    [(NoQuorum, {"what": "topic t"}), (PutUnconfirmed, {"topic": "t", "waited_s": 3.0})],
+)
+async def test_behind_a_node_that_is_cut_off_from_the_others_the_next_one_is_taken(error, values):
     def refuse(peer: Peer) -> None:
         peer.receive()
-        peer.send_error(680, "NoQuorum", "no majority", what="topic t")
+        peer.send_error(error.code, error.__name__, "no majority", **values)
         peer.wait_closed()
 
     with ScriptedServer(refuse) as cut_off, ScriptedServer(answer_one) as other:
@@ -137,7 +148,7 @@ async def test_behind_a_node_that_is_cut_off_from_the_others_the_next_one_is_tak
         answers, lost = Answers(), asyncio.Event()
         link = await made.connect(b"t", ANY_BROKER, lambda _: lost.set())
         link.send(outgoing(b"a"), answers)
-        assert isinstance((await answers.wait(1))[0], NoQuorum)
+        assert isinstance((await answers.wait(1))[0], error)
         await asyncio.wait_for(lost.wait(), 5)
         await put_at_next(made, answers)
 

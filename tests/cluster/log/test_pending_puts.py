@@ -42,6 +42,14 @@ def test_what_was_in_doubt_once_is_not_refused():
     assert outcomes(puts.told(1, REFUSED, GIVE_UP_AFTER_S)) == [PutUnconfirmed]
 
 
+def test_what_a_copy_that_stands_still_cannot_take_is_given_up_as_soon_as_it_would_be_refused():
+    puts = pending()
+    assert list(puts.told(1, Stored(5), 0.1)) == []
+    assert list(puts.told(1, REFUSED, TRY_S, stands_still=True)) == []
+    assert outcomes(puts.told(1, REFUSED, REFUSE_AFTER_S, stands_still=True)) == [PutUnconfirmed]
+    assert len(puts) == 0
+
+
 def test_what_is_stored_and_never_comes_is_given_up_before_the_engine_forgets_its_name():
     puts = pending()
     assert list(puts.told(1, Stored(5), 0.1)) == []

@@ -14,7 +14,7 @@ from poe.broker import control
 from poe.broker.requests.log_messages import LOGS, DescribeLogs
 from poe.cluster.log import replica
 from poe.cluster.log.peer_frames import DescribeCopy, decode_description, encode_question
-from poe.cluster.log.pending_puts import REFUSE_AFTER_S
+from poe.cluster.log.pending_puts import REFUSE_AFTER_S, TRY_S
 from poe.cluster.log.replica import Replica
 from poe.errors import (
     ActorDead,
@@ -445,6 +445,18 @@ def test_a_node_whose_copy_stands_still_takes_no_puts(full, monkeypatch):
     nodes.pass_time(3.0)
     for name in "abc":
         assert nodes.messages(name) == [b"x", b"y"]
+
+
+def test_a_put_under_way_as_its_nodes_disk_becomes_full_is_soon_told_to_be_in_doubt():
+    nodes = Nodes()
+    nodes.nodes["c"].disk.failing.fail(0, errno.ENOSPC, is_for_ever=True)
+    put_id = PutId(b"p" * 16, 0, 0)
+    answers = nodes.ask("c", lambda handler: handler.put(b"t", [b"x"], None, put_id))
+    nodes.pass_time(REFUSE_AFTER_S + TRY_S + 1.0)
+    assert isinstance(answers[0], PutUnconfirmed)
+    again = nodes.asked("b", lambda handler: handler.put(b"t", [b"x"], None, put_id))
+    assert isinstance(again, int)
+    assert nodes.messages("b") == [b"x"]
 
 
 def with_one_that_makes_topics():
