@@ -9,17 +9,21 @@ class NoQuorum(ClusterError):
     """No majority of the nodes of a replicated topic is there for a node.
 
     Nothing is stored, and it may be tried again. What is no put and `is_in_doubt` may be done later
-    all the same, as the sentence says then: whoever tries that again may find it done.
+    all the same, as the sentence says then: whoever tries that again may find it done. Where a part
+    is `done` already, the sentence begins with it.
     """
 
     code = 680
     retriable = True
 
-    def __init__(self, what: str, why: str = "", *, is_in_doubt: bool = False) -> None:
+    def __init__(
+        self, what: str, why: str = "", *, is_in_doubt: bool = False, done: str = ""
+    ) -> None:
         """Say what cannot be agreed on; with a `why`, that it is this node which takes no puts."""
         self.what = what
         self.why = why
         self.is_in_doubt = is_in_doubt
+        self.done = done
         sentence = (
             f"no majority of nodes agrees on {what} just now; nothing is stored: retry when more "
             "of them are back, which `poe cluster status` tells"
@@ -27,8 +31,13 @@ class NoQuorum(ClusterError):
         if is_in_doubt:
             sentence = (
                 f"no majority of nodes agrees on {what} just now; what was asked may be done later "
-                "all the same: before it is tried again, look with `poe topic describe` when more "
-                "of them are back, which `poe cluster status` tells"
+                "all the same: before it is tried again, look with `poe topic describe`, or "
+                "`poe cluster logs`, when more of them are back, which `poe cluster status` tells"
+            )
+        if done:
+            sentence = (
+                f"{done}; but no majority of nodes agrees on {what} just now: ask for the same "
+                "again when more of them are back, which `poe cluster status` tells"
             )
         if why:
             sentence = (
@@ -125,8 +134,8 @@ class PutUnconfirmed(ClusterError):
         self.topic = topic
         self.waited_s = waited_s
         super().__init__(
-            f"a put onto topic {topic} was not confirmed by a majority in {waited_s} s; it may "
-            "be stored: put again only what has an id, which is then stored once"
+            f"a put onto topic {topic} was not confirmed in {waited_s} s; it may be stored: put"
+            " again only what has an id, which is then stored once"
         )
 
 
@@ -171,4 +180,20 @@ class NodeIsBehind(ClusterError):
         super().__init__(
             f"{server} has not got {lacks} yet; name all nodes in the url, and the next one is "
             "asked; `poe cluster logs` tells which copies lag"
+        )
+
+
+class CopyNotReached(ClusterError):
+    """A node is to lead a replicated topic, and its copy is not reached, or there is none."""
+
+    code = 692
+    retriable = True
+
+    def __init__(self, topic: bytes, node: str) -> None:
+        self.topic = topic
+        self.node = node
+        super().__init__(
+            f"node {short_repr(node)} cannot lead replicated topic {shown(topic)}: its engine is "
+            "not reached, or keeps none of it; start that node, or name another one: "
+            "`poe cluster logs` tells which are reached"
         )

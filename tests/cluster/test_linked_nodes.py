@@ -20,6 +20,7 @@ from poe.cluster.queues import Queues
 from poe.errors import (
     ActorDead,
     CallTimeout,
+    CopyNotReached,
     CorruptIdentity,
     ForeignCluster,
     IdentityConflict,
@@ -819,8 +820,43 @@ def test_a_node_is_forgotten_though_the_engine_of_the_log_has_no_majority(tmp_pa
             wait_for_live(2, a, b)
         log.cut("b")
         wait_until(lambda: states(a)["b"][1] == "down", 5)
-        with pytest.raises(NoQuorum):
+        with pytest.raises(NoQuorum) as told:
             a.control("cluster_forget", node="b")
+        assert str(told.value).startswith("node 'b' (")
+        assert "is forgotten, and queues wait for it no more; but no majority" in str(told.value)
         assert states(a)["b"][0] == "forgotten"
         log.heal("b")
         assert a.control("cluster_forget", node="b")["state"] == "forgotten"
+
+
+def test_a_topic_is_not_moved_to_a_node_that_is_not_reached_and_the_error_names_both(
+    tmp_path, links
+):
+    log = SimulatedLog(["a", "b", "c"], lambda: 0)
+    with contextlib.ExitStack() as stack:
+        a, *_ = (
+            stack.enter_context(
+                LinkedNode(links, tmp_path / name, name, log_engine=log.engine(name))
+            )
+            for name in "abc"
+        )
+        wait_for_live(3, a)
+        make_replicated(a, "t")
+        log.cut("c")
+        with pytest.raises(CopyNotReached, match="node 'c' cannot lead replicated topic 't'"):
+            a.control("cluster_move", topic=b"t", node="c")
+        log.cut("b")
+        with pytest.raises(NoQuorum, match="agrees on who leads topic t just now; what was asked"):
+            a.control("cluster_move", topic=b"t", node="b")
+
+
+def make_replicated(node, topic):
+    """Make a topic as soon as enough nodes reach each other."""
+
+    def is_made():
+        with contextlib.suppress(NoQuorum, TooFewNodes):
+            node.control("topic_create", topic=topic, properties={"replicas": 3})
+            return True
+        return False
+
+    wait_until(is_made, 10)

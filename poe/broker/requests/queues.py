@@ -30,7 +30,9 @@ from poe.broker.requests.queue_messages import (
 from poe.broker.requests.request_handler import QUEUE_PUT_S, WAIT_MAX_S, RequestHandler
 from poe.broker.requests.retry import until_answered
 from poe.errors import (
+    CopyNotReached,
     NoLogEngine,
+    NoQuorum,
     NotAQueue,
     NotInCluster,
     PoeError,
@@ -230,7 +232,13 @@ async def _forget(handler: RequestHandler, arguments: Arguments) -> Any:  # noqa
     forgotten = await _of_cluster("cluster_forget")(handler, arguments)
     if handler.routes.replicas is not None:
         name = _engine_name(forgotten)
-        await handler.actor.call(LOGS, ForgetLogNode(name), timeout_s=None)
+        try:
+            await handler.actor.call(LOGS, ForgetLogNode(name), timeout_s=None)
+        except NoQuorum as error:
+            who = f"node {short_repr(forgotten['name'])} ({forgotten['id']})"
+            done = f"{who} is forgotten, and queues wait for it no more"
+            what = "the nodes of the replicated log"
+            raise NoQuorum(what, done=done) from error
     return forgotten
 
 
@@ -239,9 +247,10 @@ async def _move(handler: RequestHandler, arguments: Arguments) -> None:
 
     Raises:
         NoLogEngine: this node has no engine.
-        UnknownNode: no member is meant, more than one, or one that has no replica.
+        UnknownNode: no member is meant, or more than one.
         UnknownTopic: there is no replicated topic of that name.
-        NoQuorum: the node does not lead in time.
+        CopyNotReached: the node has no replica, or cannot be reached.
+        NoQuorum: the node does not lead in time; it may later all the same.
     """
     if handler.routes.replicas is None:
         raise NoLogEngine
@@ -252,7 +261,10 @@ async def _move(handler: RequestHandler, arguments: Arguments) -> None:
     parts = replicated_partitions(handler, topic)
     if not parts:
         raise UnknownTopic(topic)
-    await handler.actor.call(LOGS, MoveLog(parts, _engine_name(member)), timeout_s=None)
+    try:
+        await handler.actor.call(LOGS, MoveLog(parts, _engine_name(member)), timeout_s=None)
+    except UnknownNode as error:  # a member it is
+        raise CopyNotReached(topic, member["name"]) from error
 
 
 async def _member(handler: RequestHandler, node: str) -> Mapping[str, Any]:

@@ -668,7 +668,11 @@ class Logs(GenServer):
             stream = self._streams.get(topic)
             if stream is None:
                 raise UnknownTopic(topic)
-            await self._ask(partial(self._engine.lead, stream, node))
+            try:
+                await self._ask(partial(self._engine.lead, stream, node))
+            except NoQuorum as error:
+                what = f"who leads topic {topic_text(topic)}"
+                raise NoQuorum(what, is_in_doubt=True) from error
 
     async def _forget(self, node: str) -> None:
         with contextlib.suppress(UnknownNode):  # it had no server, or was forgotten before

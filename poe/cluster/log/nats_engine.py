@@ -93,7 +93,7 @@ _ID: Final = "Nats-Msg-Id"
 _ID_BYTES: Final = 16
 _REVISION: Final = "Nats-Expected-Last-Subject-Sequence"
 _NOT_REACHED: Final = "the node's engine is not reached"
-_NOT_YET: Final = "nats-server does not listen yet"
+_NOT_YET: Final = "nats-server does not listen yet; should that stay so, log/nats.log tells why"
 _ENGINE: Final = "the engine"
 _LEAD_LOOK_S: Final = 0.25
 """Between two looks whether a stream is led by whom it is to be."""
