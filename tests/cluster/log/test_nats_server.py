@@ -7,11 +7,13 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from poe import Node
 from poe.actors import GetPid, LoopSystem
 from poe.cluster.log.engine import ENTRY_MAX_BYTES
 from poe.cluster.log.nats_server import (
@@ -26,6 +28,7 @@ from poe.cluster.log.nats_server import (
 from poe.cluster.options import ClusterOptions
 from poe.errors import LogEngineMissing, LogEngineUnfit
 from poe.supervision import Supervisor
+from tests.cluster.linked_nodes import LinkedFabric, LinkedNode
 from tests.ports import quiet_ports
 from tests.waiting import wait_until
 
@@ -208,6 +211,29 @@ def test_the_secret_is_for_no_server_of_somebody_else(nats_program, tmp_path, mo
         assert server.target() is not None
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
         assert server.target() is None
+
+
+def test_a_node_serves_its_own_topics_though_its_server_does_not_come_up(
+    nats_program, tmp_path, links, monkeypatch
+):
+    """As on a machine that is too busy, or has no memory left, to start it."""
+    with LinkedNode(links, tmp_path / "a", "a") as node:
+        node.put("own", b"1")
+    stuck = tmp_path / "stuck"
+    stuck.write_text("#!/bin/sh\nexec sleep 100\n")
+    stuck.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(stuck))
+    given = {"dir": tmp_path / "a", "port": None, "cluster": "test", "log_engine": "nats"}
+    ports = dict(zip(("cluster_port", "log_port"), quiet_ports(2), strict=True))
+    with Node(given | ports, fabric=LinkedFabric(links)) as node:
+        assert node.next("own", 0) is not None
+        node.put("own", b"2")
+        wait_until(lambda: "does not listen yet" in why_not(node), 20)
+
+
+def why_not(node):
+    """Return why a node does not reach its server."""
+    return node.control("cluster_logs")["engine"]["why"]
 
 
 class _Root(Supervisor):
