@@ -3,12 +3,16 @@
 from enum import IntEnum
 
 from poe.errors import (
+    ClusterMissing,
     ConfigError,
     ConnectFailed,
+    CorruptIdentity,
+    ForeignCluster,
     HttpMissing,
     InvalidTopicName,
     KafkaMissing,
     LocalProtocolError,
+    LogEngineMissing,
     PoeError,
     PointerOutOfRange,
     PortInUse,
@@ -21,11 +25,15 @@ from poe.errors import (
 )
 
 _USAGE_ERRORS = (
+    ClusterMissing,
     ConfigError,
+    CorruptIdentity,
+    ForeignCluster,
     HttpMissing,
     InvalidTopicName,
     KafkaMissing,
     LocalProtocolError,
+    LogEngineMissing,
     PointerOutOfRange,
     PortInUse,
     SecurityMissing,

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.processes import complaint, poe_here
+from tests.cli.processes import complaint, poe, poe_here
 from tests.cluster.linked_nodes import LinkedNode, Links
 from tests.waiting import wait_until
 
@@ -87,3 +87,14 @@ def test_what_came_twice_is_reported_with_cause_nodes_and_time(nodes, run):
 def test_a_node_without_a_cluster_says_so(node):
     ended = poe_here("cluster", "status", port=node.address[1])
     assert "this node is in no cluster" in complaint(ended)
+
+
+@pytest.mark.slow
+def test_a_folder_that_no_start_makes_right_ends_a_server_as_a_wrong_option_does(tmp_path):
+    """A service manager that starts it again and again would do so for ever."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "node.identity").write_bytes(b"damaged")
+    run = poe("serve", "--dir", folder, "--port", 0, "--cluster", "shop", "--adopt-folder")
+    assert b"node.identity cannot be used" in run.stderr.splitlines()[-1]
+    assert run.returncode == 2
