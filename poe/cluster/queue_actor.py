@@ -60,7 +60,14 @@ from poe.cluster.queue.queue import BestEffortQueue
 from poe.cluster.queue_log import LOG_TOPIC_PREFIX, Append, Appended, LetGo, QueueLog, read_log
 from poe.cluster.queue_record import GroupRecord, QueueRecord
 from poe.cluster.shelf import Shelf
-from poe.errors import GroupActive, PoeError, QueueBusy, TooFewNodes, UnderCopies
+from poe.errors import (
+    GroupActive,
+    PoeError,
+    PutUnconfirmed,
+    QueueBusy,
+    TooFewNodes,
+    UnderCopies,
+)
 from poe.protocol.leases import LeaseRequest
 from poe.topic_name import topic_text
 
@@ -371,7 +378,10 @@ class QueueActor(GenServer):
                     limit, maximum = "messages_max", record.messages_max
                 self.reply_error(caller, QueueBusy(record.name, limit, maximum))
             case "none":
-                self.reply_error(caller, TooFewNodes(result.wanted, result.made))
+                # Who was asked and said nothing may hold them, or write them just now; pointers
+                # begin at the time of the put.
+                waited_s = round(max(self._now_us() - result.first, 0) / _US, 1)
+                self.reply_error(caller, PutUnconfirmed(topic_text(record.name), waited_s))
 
     def _answer(self, caller: Call, value: object) -> None:
         if isinstance(value, PoeError):

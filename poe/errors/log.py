@@ -126,7 +126,7 @@ class CopyIsBehind(ClusterError):
 
 
 class PutUnconfirmed(ClusterError):
-    """Nobody could tell in time whether a majority has stored a put; it may be stored."""
+    """Nobody could tell in time whether a put is stored, onto a replicated topic or a queue."""
 
     code = 688
 
@@ -134,8 +134,8 @@ class PutUnconfirmed(ClusterError):
         self.topic = topic
         self.waited_s = waited_s
         super().__init__(
-            f"a put onto topic {topic} was not confirmed in {waited_s} s; it may be stored: put"
-            " again only what has an id, which is then stored once"
+            f"a put onto {topic} was not confirmed in {waited_s} s; it may be stored: put again "
+            "only what has an id, which is then stored once, or may be there twice"
         )
 
 

@@ -28,6 +28,7 @@ from poe.errors import (
     NodeForgotten,
     NoQuorum,
     OptionError,
+    PutUnconfirmed,
     QueueBusy,
     QueueExists,
     StorageError,
@@ -279,6 +280,18 @@ def test_too_few_nodes_are_told_at_once_and_nothing_is_stored(cluster):
     with pytest.raises(TooFewNodes):
         put(a, "jobs", b"two", copies=3)
     assert held(a, "jobs") == [b"one"]
+
+
+def test_a_put_that_a_node_was_asked_to_hold_and_did_not_answer_is_told_to_be_in_doubt(
+    cluster, links
+):
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+    a.control("queue_create", topic="jobs", copies=1, messages_max=1)
+    put(a, "jobs", b"fills")
+    links.lose(a.me.ref, b.me.ref)
+    with pytest.raises(PutUnconfirmed, match=r"onto jobs was not confirmed in .* may be"):
+        a.control("queue_put", topic="jobs", messages=[b"one"], copies=1, deadline_s=0.3)
 
 
 def test_a_queue_that_is_full_names_the_limit_that_the_put_would_exceed(cluster):

@@ -83,6 +83,7 @@ class QueuePut:
     Raises:
         TooFewNodes, QueueBusy: nothing is stored.
         UnderCopies: it is stored on fewer nodes than was asked for.
+        PutUnconfirmed: nobody who was asked to hold it has said so in time; it may be stored.
         InvalidMessage: one is too large; nothing is stored.
     """
 

@@ -70,6 +70,7 @@ async def put_onto(
         NotInCluster, NotAQueue: several copies of it cannot be had here.
         TooFewNodes, QueueBusy, InvalidMessage: nothing is stored.
         UnderCopies: it is stored on fewer nodes than was asked for.
+        PutUnconfirmed: nobody who was asked to hold it has said so in time; it may be stored.
         PoeError: as a put onto a topic.
     """
     if is_reserved(name):

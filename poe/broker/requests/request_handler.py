@@ -197,6 +197,7 @@ class RequestHandler:
             UnknownQueue: there is none.
             TooFewNodes, QueueBusy: nothing is stored.
             UnderCopies: it is stored on fewer nodes.
+            PutUnconfirmed: who was asked to hold it has not said so in time; it may be stored.
             InvalidMessage: one is too large; nothing is stored.
             ActorDead: its actor ended before it answered; it may be stored.
         """
