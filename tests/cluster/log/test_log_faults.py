@@ -13,6 +13,7 @@ import pytest
 from poe import protocol
 from poe.errors import (
     CallTimeout,
+    CopyNotReached,
     NoQuorum,
     PoeError,
     PutUnconfirmed,
@@ -291,6 +292,42 @@ def test_a_topic_is_moved_from_node_to_node_while_it_is_put_onto(three):
         with pytest.raises(UnknownTopic):
             three["a"].control("cluster_move", topic=b"none", node="b")
     witness.judge()
+
+
+def move(asked, node):
+    """Ask a node to have another one lead; where one is elected first that takes its time."""
+    with protocol.socket(asked.host.client_address, PORT, timeout_s=CALL_S * 4) as socket:
+        socket.control("cluster_move", topic=b"t", node=node.name)
+
+
+def is_moved(asked, node):
+    """Whether it leads now; the engine of one that has just begun may not be reached yet."""
+    with contextlib.suppress(CopyNotReached, NoQuorum):
+        move(asked, node)
+        return True
+    return False
+
+
+def test_a_topic_is_moved_while_a_node_is_down_but_not_to_that_one(three):
+    with LogWitness(three) as witness:
+        witness.wait_more()
+        first = leader(three)
+        second, third = (each for each in three if each is not first)
+        third.kill()
+        move(first, second)
+        witness.wait_more()
+        with pytest.raises(CopyNotReached, match=f"node '{third.name}' cannot lead"):
+            move(second, third)
+        first.process.freeze()  # its engine goes on
+        third.start()
+        third.wait()
+        wait_until(lambda: is_moved(second, third), 60)
+        first.process.thaw()
+        three.wait_until_whole()
+        assert leader(three) is third
+        witness.wait_more()
+    witness.judge()
+    wait_until(lambda: are_same(three["b"]), 60)
 
 
 def test_who_leads_is_killed_again_and_again(three):
