@@ -348,6 +348,37 @@ class Batch(RequestOutcome):
                 for message in self.messages
             ]
 
+    def is_divisible(self) -> bool:
+        """Return whether it may be sent in parts instead.
+
+        What may be stored already would be stored twice; what the spool has is known to the server
+        by the number that it has there; and nobody knows what parts a massage has left.
+        """
+        is_own = self.address is None and not (self.is_unknown or self.is_massaged)
+        return is_own and len(self.messages) > 1
+
+    def divided(self, bytes_max: int) -> "list[Batch]":
+        """Return batches of its messages, of so many bytes or one message each; it is settled so.
+
+        It is closed, and divisible; they are not closed.
+        """
+        parts: list[Batch] = []
+        placed: list[tuple[Delivery, range]] = []
+        for message in self.messages:
+            size = size_of(message)
+            if not parts or parts[-1].size + size > bytes_max:
+                parts.append(part := Batch(self.queue, self.begun_s))
+                part.is_plain, part.first_sent_s = self.is_plain, self.first_sent_s
+            parts[-1].messages.append(message)
+            parts[-1].size += size
+        start = 0
+        for part in parts:
+            count = len(part.messages)
+            placed.append((Delivery(part, count, count), range(start, start + count)))
+            start += count
+        self.place(Gathering(placed, {}, is_keyed=False))
+        return parts
+
     def massaged(self, messages: list[Any]) -> None:
         """Send other messages in place of these, unless they were given up meanwhile."""
         if not self.messages:

@@ -24,7 +24,14 @@ from poe.client.producer.send_window import SendWindow, Verdict
 from poe.client.producer.topic_info import Carrier
 from poe.client.producer.transport import Link, OutgoingBatch
 from poe.client.spool.spooler import Spooler
-from poe.errors import DeliveryTimeout, NotAuthorized, PoeError, ProducerFenced, RepeatedPut
+from poe.errors import (
+    DeliveryTimeout,
+    FrameTooLarge,
+    NotAuthorized,
+    PoeError,
+    ProducerFenced,
+    RepeatedPut,
+)
 from poe.errors.delivery import MAYBE_STORED, NEVER_SENT
 
 _PAUSE_S = 0.05
@@ -34,6 +41,8 @@ _DISK_PAUSE_S = 1.0
 """After which a disk that has refused a batch is tried again."""
 _TURN_S = 5.0
 """How long the end waits for who has the turn: that may be the thread that ends, in a callback."""
+_AROUND_BATCH_BYTES = 280
+"""Room for what a frame has around a batch: its type, the number of the put, the longest topic."""
 _GATHER_MAX_S = 0.1
 """The longest that messages wait for others before they go into the spool."""
 _SPANS = 32
@@ -68,7 +77,7 @@ class PartitionQueue:
 
     Invariants of each other batch, unless it is one message that is larger:
         messages <= options.batch_count
-        bytes <= options.batch_bytes
+        bytes <= options.batch_bytes, and less where the server has refused frames of so many
     With a spool:
         its storage is not memory while the spool has anything of its partition
         of what came out of the spool, one batch is under way at a time
@@ -399,8 +408,35 @@ class PartitionQueue:
     def _next_to_send(self) -> tuple[Link, Batch]:
         assert self.link is not None
         batch = self._take_again(0) if self.window.again else self._take_oldest()
+        if batch.size > self._batch_bytes and batch.is_divisible():
+            self._divide(batch)
+            batch = self._take_again(0)
         self.window.begin(batch, self._scheduler.now_s())
         return self.link, batch
+
+    def _divide(self, batch: Batch) -> None:
+        """Put parts of the batch in hand in its place, each of the bytes that a batch may have now.
+
+        With the lock held. Only where the server has refused a larger one: see `_learn`.
+        """
+        window = self.window
+        window.close(batch)
+        parts = batch.divided(self._batch_bytes)
+        window.number(parts)
+        # Nothing is called from here on, so that no signal comes between.
+        window.again[:0] = parts
+        batch.messages = []
+        self._in_hand = None
+
+    def _learn(self, batch: Batch, refusal: FrameTooLarge) -> None:
+        """Make batches smaller from now on, as their server wants them; with the lock held.
+
+        What stands around the messages of one is taken to be in proportion to their bytes. Where it
+        is more, as around shorter ones, the next refusal tells so.
+        """
+        room_bytes = max(refusal.frame_max - _AROUND_BATCH_BYTES, 1)
+        fitting = batch.size * room_bytes // max(refusal.size_bytes, 1)
+        self._batch_bytes = max(1, min(self._batch_bytes, batch.size - 1, fitting))
 
     def _take_again(self, number: int) -> Batch:
         """Take in hand one of those that go again; with the lock held."""
@@ -467,6 +503,8 @@ class PartitionQueue:
         room: Outcome | None = None
         with self._lock:
             window = self.window
+            if isinstance(value, FrameTooLarge) and link is self.link and batch.living_count > 1:
+                self._learn(batch, value)
             verdict = window.answer(batch, value) if link is self.link else Verdict.STALE
             if verdict is Verdict.STALE:
                 return False

@@ -16,12 +16,14 @@ Pure: no lock, no clock, no socket; its queue calls it with the accumulator's lo
 """
 
 import uuid
+from collections.abc import Sequence
 from enum import Enum
 from typing import TypeGuard
 
 from poe.client.producer.batch import Batch
 from poe.errors import (
     DeliveryTimeout,
+    FrameTooLarge,
     NotAuthorized,
     PoeError,
     ProducerFenced,
@@ -96,6 +98,13 @@ class SendWindow:
         if isinstance(value, int | RepeatedPut):
             self.has_stored = True
             return Verdict.DONE
+        if isinstance(value, FrameTooLarge) and batch.is_divisible():
+            # The server hangs up, and reads nothing of what was sent behind it.
+            batch.error = value
+            self.again += [batch, *self.in_flight]
+            self.in_flight = []
+            self.is_held = True
+            return Verdict.AGAIN
         is_gap = isinstance(value, SequenceGap)
         is_unknown = isinstance(value, OUTCOME_UNKNOWN) or self._is_kept(batch, value)
         is_passing = value.retriable or is_gap or is_unknown
@@ -131,6 +140,17 @@ class SendWindow:
             batch.close()
             self._serial += 1
             batch.serial = self._serial
+
+    def number(self, parts: Sequence[Batch]) -> None:
+        """Give the parts of a batch their places among those that were sent, before all of `again`.
+
+        The last ones first: whatever interrupts it, those of `again` keep their order.
+        """
+        for batch in parts:
+            batch.close()
+        self._serial += len(parts) + len(self.again)
+        for number, batch in enumerate(reversed([*parts, *self.again])):
+            batch.serial = self._serial - number
 
     def replay(self, batch: Batch) -> None:
         """Take a batch out of the spool; it goes behind others from there, before any other."""

@@ -11,6 +11,7 @@ from poe.errors import (
     BufferFull,
     DeliveryTimeout,
     Dropped,
+    FrameTooLarge,
     InvalidMessage,
     MassageFailed,
     Overloaded,
@@ -623,3 +624,46 @@ def test_an_interrupt_at_any_place_of_an_answer_keeps_nobody_waiting_for_it(refu
         assert len(world.server.log) == sum(is_stored)
         assert is_stored == [True] * 3 or (type(refusal) is InvalidMessage and is_stored[1:])
         assert not world.queue.unsettled()
+
+
+def test_messages_that_fit_are_stored_though_the_server_takes_smaller_frames_than_their_batch():
+    """It reads nothing of what is behind a frame that it refuses, and hangs up."""
+    world = QueueWorld(batch_count=8, linger_s=10.0, in_flight=2)
+    link = world.connect()
+    names = [b"%02d" % number for number in range(24)]
+    deliveries = add(world, *names)
+    assert [len(each) for each in batches(link)] == [8, 8]
+    link.refuse(FrameTooLarge(1000, 1024))
+    link.answer()
+    world.disconnect()
+    link = world.connect()
+    assert [len(each) for each in batches(link)] == [5, 3]
+    world.queue.flush()
+    link.run()
+    assert world.server.log == names
+    assert [each.result(0).pointer for each in deliveries] == list(range(1, 25))
+    assert (world.accumulator.count, world.accumulator.size) == (0, 0)
+
+
+def test_one_message_that_no_frame_of_the_server_takes_is_refused():
+    world = QueueWorld()
+    link = world.connect()
+    [lone] = add(world, b"x" * 2000, is_due=True)
+    link.refuse(FrameTooLarge(2100, 1024))
+    link.answer()
+    with pytest.raises(FrameTooLarge):
+        lone.result(0)
+
+
+def test_a_batch_that_may_be_stored_is_not_divided():
+    """Its parts would be stored again."""
+    world = QueueWorld(batch_count=2, linger_s=10.0)
+    world.connect()
+    deliveries = add(world, b"a", b"b")
+    world.disconnect()
+    link = world.connect()
+    link.refuse(FrameTooLarge(2000, 1024))
+    link.answer()
+    for each in deliveries:
+        with pytest.raises(FrameTooLarge):
+            each.result(0)

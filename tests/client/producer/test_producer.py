@@ -158,6 +158,20 @@ def test_a_refusal_of_the_broker_is_raised(url, topic):
             producer.produce_sync("a" * 300, b"m")
 
 
+def test_small_messages_are_stored_though_a_batch_of_them_is_more_than_frame_max(tmp_path, topic):
+    """Each of them fits; what the node refuses is what the producer has made of them."""
+    names = [b"%01000d" % number for number in range(300)]
+    with poe.Node(dir=tmp_path, port=0, frame_max=65536) as node:
+        with Producer(url_of(node)) as producer:
+            one_call = producer.produce_sync(topic, names[:200])
+            deliveries = [producer.produce_async(topic, name) for name in names[200:]]
+            sent = [delivery.result(10.0) for delivery in deliveries]
+        found = stored(node, topic)
+    assert one_call.count == 200
+    assert [message for _, message in found] == names
+    assert [pointer for pointer, _ in found[199:]] == list(map(pointer_of, [one_call, *sent]))
+
+
 def test_what_no_frame_takes_is_told_at_once(url, topic):
     with Producer(url) as producer:
         producer.produce_sync(topic, b"a")

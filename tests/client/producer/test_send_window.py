@@ -5,10 +5,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from poe.client.producer.batch import Batch
 from poe.client.producer.delivery import Delivery, Sent
-from poe.errors import InvalidMessage, Overloaded, PutUnconfirmed
+from poe.errors import FrameTooLarge, InvalidMessage, Overloaded, PutUnconfirmed
 from poe.errors.delivery import MAYBE_STORED
 from tests.client.simulated import QueueWorld
+
+
+def is_divided(delivery):
+    """Tell whether the batch of a call was sent in parts."""
+    assert isinstance(delivery.outcome, Batch)
+    return delivery.outcome.placed is not None
 
 
 class QueueAgainstServer(RuleBasedStateMachine):
@@ -73,6 +80,19 @@ class QueueAgainstServer(RuleBasedStateMachine):
         self.world.link.refuse(InvalidMessage(1, 0))
 
     @precondition(lambda self: self.is_up and self.world.link.sent)
+    @rule()
+    def refuse_for_its_size(self):
+        """The server answers what came before, reads nothing of what is behind, and hangs up."""
+        link = self.world.link
+        while link.answers:
+            link.answer()
+        if link.is_next_new():
+            size = self.world.queue.window.in_flight[0].size
+            link.refuse(FrameTooLarge(1000 + size, 1024))
+            link.answer()
+            self.lose_connection(is_told_first=True)
+
+    @precondition(lambda self: self.is_up and self.world.link.sent)
     @rule(is_stored=st.booleans())
     def leave_open_what_became_of_it(self, is_stored):
         self.world.link.leave_open(PutUnconfirmed("t", 20.0), is_stored=is_stored)
@@ -127,11 +147,14 @@ class QueueAgainstServer(RuleBasedStateMachine):
         self.what_is_acknowledged_is_stored_where_it_says()
         assert all(delivery.done() for _, delivery in self.deliveries)
         assert world.accumulator.count == world.accumulator.size == 0
+        stored = set(world.server.log)
         failed = {
             message
             for last, delivery in self.deliveries
             if (error := delivery.exception(0)) is not None and MAYBE_STORED not in str(error)
             for message in self.added[: self.added.index(last) + 1][-delivery.count :]
+            # Of a call whose batch was divided, a part may be refused for good.
+            if message not in stored or not is_divided(delivery)
         }
         unknown = {
             message
@@ -139,7 +162,6 @@ class QueueAgainstServer(RuleBasedStateMachine):
             if MAYBE_STORED in str(delivery.exception(0))
             for message in self.added[: self.added.index(last) + 1][-delivery.count :]
         }
-        stored = set(world.server.log)
         kept = [each for each in self.added if each not in failed]
         assert world.server.log == [each for each in kept if each in stored or each not in unknown]
 
