@@ -123,16 +123,17 @@ class DeadLetters:
         put_id = PutId(self._state.definition.id, dying.epoch, dying.sequence)
         if self._is_of_log:
             await self._make_replicated()
-        try:
-            await self._put_letters(letters, put_id)
-        except (InvalidMessage, PutTooLarge) as error:
-            # With what is said of it a message may be larger than any may be, or all be too much.
-            room_bytes = error.message_max if isinstance(error, InvalidMessage) else 0
-            letters = [
-                letter if len(letter) <= room_bytes else letter_of_large(dying, pointer)
-                for pointer, letter in zip(pointers, letters, strict=True)
-            ]
-            await self._put_letters(letters, put_id)
+        while True:
+            try:
+                return await self._put_letters(letters, put_id)
+            except (InvalidMessage, PutTooLarge) as error:
+                # With what is said of it a message may be larger than any may be, or all be too
+                # much; where some are the one, the rest may still be the other.
+                short = [letter_of_large(dying, pointer) for pointer in pointers]
+                fitting = _fitting(letters, short, error)
+                if fitting == letters:
+                    raise
+                letters = fitting
 
     async def _put_letters(self, letters: list[bytes], put_id: PutId) -> None:
         try:
@@ -201,6 +202,29 @@ def _epoch_there(error: PoeError, dying: Dying) -> int | None:
         case ProducerFenced(newest_epoch=newest) if newest < _EPOCH_MAX:
             return newest
     return None
+
+
+def _fitting(
+    letters: list[bytes], short: list[bytes], refusal: InvalidMessage | PutTooLarge
+) -> list[bytes]:
+    """Return letters as their topic may take them: of those that are too large the short ones.
+
+    Where all together are too much, these are the largest, and no more of them than it takes.
+    """
+    fitting = letters.copy()
+    if isinstance(refusal, InvalidMessage):
+        too_large = [n for n, each in enumerate(letters) if len(each) > refusal.message_max]
+        excess_bytes = sum(len(letters[number]) for number in too_large)
+    else:
+        too_large = sorted(range(len(letters)), key=lambda number: -len(letters[number]))
+        excess_bytes = refusal.size_bytes - refusal.maximum
+    for number in too_large:
+        if excess_bytes <= 0:
+            break
+        if len(short[number]) < len(letters[number]):
+            fitting[number] = short[number]
+            excess_bytes -= len(letters[number]) - len(short[number])
+    return fitting
 
 
 def dead_letter(dying: Dying, pointer: int, message: bytes, *, is_enveloped: bool) -> bytes:
