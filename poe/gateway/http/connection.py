@@ -219,7 +219,9 @@ class LimitedConnection(HttpToolsProtocol):
         """Mind the time of what is still to come of the request."""
         self._unanswered_count -= 1
         super().on_response_complete()
-        if not self.transport.is_closing():
+        if self.transport.is_closing():
+            self._hurry_the_last()
+        else:
             self._parse()
 
     def send_400_response(self, msg: str) -> None:
@@ -239,9 +241,7 @@ class LimitedConnection(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """Give a client that reads nothing so much time, and no more."""
         super().pause_writing()
-        if self._write_timer is None:
-            timeout_s = self.options.body_timeout_s
-            self._write_timer = self.loop.call_later(timeout_s, self._cut)
+        self._expect_to_be_read()
 
     def resume_writing(self) -> None:
         """Go on with a client that reads again."""
@@ -249,6 +249,32 @@ class LimitedConnection(HttpToolsProtocol):
         if self._write_timer is not None:
             self._write_timer.cancel()
             self._write_timer = None
+        self._hurry_the_last()
+
+    def eof_received(self) -> None:
+        """Let a client go that will ask nothing more."""
+        super().eof_received()
+        # The transport closes once this has returned.
+        self.loop.call_soon(self._hurry_the_last)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Let a client go that has asked nothing for long."""
+        super().timeout_keep_alive_handler()
+        self._hurry_the_last()
+
+    def _hurry_the_last(self) -> None:
+        """Give a client so much time to take what is left for it at the end, and no more.
+
+        What is too little to pause the writing would be kept for one that takes nothing for ever,
+        and its connection with it.
+        """
+        if self.transport.is_closing() and self.transport.get_write_buffer_size():
+            self._expect_to_be_read()
+
+    def _expect_to_be_read(self) -> None:
+        if self._write_timer is None:
+            timeout_s = self.options.body_timeout_s
+            self._write_timer = self.loop.call_later(timeout_s, self._cut)
 
     def shutdown(self) -> None:
         """Let a client go when the gateway stops; one that asks nothing is not waited for."""
@@ -261,6 +287,7 @@ class LimitedConnection(HttpToolsProtocol):
 
         Most do not look for it, and some mean to stay.
         """
+        self._hurry_the_last()
         if self.scheme == "https" and not self.transport.get_write_buffer_size():
             self.loop.call_later(_GOODBYE_S, self.transport.abort)
 

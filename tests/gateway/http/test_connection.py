@@ -1,6 +1,7 @@
 """One connection of the gateway without sockets: what it keeps of requests that come at once."""
 
 import asyncio
+import socket
 
 import pytest
 from uvicorn.config import Config
@@ -24,6 +25,9 @@ class Transport(asyncio.Transport):
 
     def write(self, data):
         self.written += data
+
+    def get_write_buffer_size(self):
+        return 0
 
     def pause_reading(self):
         self.is_paused = True
@@ -59,13 +63,32 @@ class Served:
         self.gone.append(path)
 
 
-def connected(application, **options):
-    kind = type("Connection", (LimitedConnection,), {"options": GatewayOptions(**options)})
-    config = Config(application, lifespan="off", log_config=None, http=kind)
+def made(application, state, **options):
+    given = GatewayOptions(**options)
+    kind = type("Connection", (LimitedConnection,), {"options": given})
+    config = Config(
+        application,
+        lifespan="off",
+        log_config=None,
+        http=kind,
+        timeout_keep_alive=given.keep_alive_s,
+    )
     config.load()
-    connection = kind(config=config, server_state=ServerState(), app_state={})
+    return kind(config=config, server_state=state, app_state={})
+
+
+def connected(application, **options):
+    connection = made(application, ServerState(), **options)
     connection.connection_made(Transport())
     return connection
+
+
+async def until(is_so):
+    for _ in range(int(TIMEOUT_S * 100)):
+        if is_so():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(is_so)
 
 
 async def turns(count=20):
@@ -169,3 +192,43 @@ async def test_whoever_is_served_hears_that_its_client_has_gone_whatever_waits_b
     assert served.gone == ["/1"]
     served.may_answer.set()
     await turns()
+
+
+async def _answer_much(_scope, _receive, send):
+    """More than kernels keep of it below, and less than pauses the writing."""
+    body = b"a" * 50_000
+    headers = [(b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+@pytest.mark.parametrize(
+    ("sent", "is_ended"),
+    [
+        (REQUEST % 1, False),
+        (REQUEST % 1, True),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", False),
+    ],
+    ids=["idle", "half closed", "at its end"],
+)
+async def test_a_client_that_takes_nothing_is_let_go_however_little_is_left_for_it(sent, is_ended):
+    """Its connection, of which there are so many and no more, would be kept for ever."""
+    state = ServerState()
+    options = {"keep_alive_s": 1, "body_timeout_s": 0.1}
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as client:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        server = await loop.create_server(
+            lambda: made(_answer_much, state, **options), sock=listening
+        )
+        async with server:
+            client.setblocking(False)
+            await loop.sock_connect(client, listening.getsockname())
+            await loop.sock_sendall(client, sent)
+            await until(lambda: state.total_requests)
+            [connection] = state.connections
+            assert 0 < connection.transport.get_write_buffer_size() < 64 << 10
+            if is_ended:
+                client.shutdown(socket.SHUT_WR)
+            await until(lambda: not state.connections)
