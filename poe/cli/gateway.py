@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -32,6 +32,10 @@ from poe.option import help_of
 _log = logging.getLogger("poe.cli")
 
 _NEEDED = ("starlette", "uvicorn", "httptools", "uvloop", "prometheus_client")
+_KINDS: Final = frozenset(
+    {int, float, str, bool, tuple[str, ...], int | None, str | None, Path | None}
+)
+"""Of the options that a command line can give."""
 _METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT"}
 
 
@@ -107,8 +111,7 @@ def gateway_command() -> Callable[..., ExitCode]:
     made = (
         _parameter(each.name, kinds[each.name], texts.get(each.name, ""), each.default)
         for each in fields(GatewayOptions)
-        if kinds[each.name] in {int, float, str, bool, tuple[str, ...], str | None, Path | None}
-        or get_origin(kinds[each.name]) is Literal
+        if kinds[each.name] in _KINDS or get_origin(kinds[each.name]) is Literal
     )
     return with_parameters(gateway, "options", made)
 
@@ -130,11 +133,21 @@ def _parameter(name: str, kind: type, help_text: str, default: object) -> Parame
         made = typer.Option(flag, help=f"{help_text}  [may be repeated]", metavar="TEXT,...")
         kind = list[str]
     else:
-        parser = None if kind is str else number(flag, kind, 0)
+        parser: Callable[[str], float | None] | None = None
+        if kind == int | None:
+            kind = int
+            parser = _or_none(number(flag, kind, 0))
+        elif kind is not str:
+            parser = number(flag, kind, 0)
         help_text = help_of(GatewayOptions, name, help_text, default)
         made = typer.Option(flag, help=help_text, metavar=_METAVARS[kind], parser=parser)
     annotation = Annotated[kind | None, made]  # type: ignore[valid-type]  # made at run time
     return option(name, annotation)
+
+
+def _or_none(parse: Callable[[str], float]) -> Callable[[str], float | None]:
+    """Return what parses a number or `none`, which is the default."""
+    return lambda text: None if text == "none" else parse(text)
 
 
 def _function(text: str) -> Callable[..., Any]:

@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 from httptools import HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from poe.broker.connection.client_count import ClientCount
+from poe.errors import Overloaded
 from poe.gateway.http.options import GatewayOptions
+from poe.gateway.http.reply import JSON, as_json, told
 
 if TYPE_CHECKING:  # uvicorn keeps it to itself
     from uvicorn._types import ASGI3Application
@@ -98,6 +101,8 @@ class LimitedConnection(HttpToolsProtocol):
     """
 
     options: GatewayOptions
+    clients: ClientCount
+    """Of all connections together."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as uvicorn likes
         super().__init__(*args, **kwargs)
@@ -111,16 +116,20 @@ class LimitedConnection(HttpToolsProtocol):
         self._request_max += _REQUEST_BYTES_PER_BODY * self.options.body_max
         self._read_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
+        self._address: str | None = None
+        """Whose client it is counted as; None: it is not."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Take a client, unless there are enough."""
         by_tls = transport.get_extra_info("sslcontext") is not None
         super().connection_made(_Slices(transport) if by_tls else transport)  # type: ignore[arg-type]  # as good as one
-        if len(self.connections) > self.options.connections_max:
-            retry = f"retry-after: {self.options.retry_after_s}\r\n".encode()
-            self._end(b"503 Service Unavailable", retry)
-        else:
+        address = self.client[0] if self.client is not None else ""
+        refusal = self.clients.admit(address)
+        if refusal is None:
+            self._address = address
             self._watch()
+        else:
+            self._refuse(refusal)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the client."""
@@ -128,6 +137,8 @@ class LimitedConnection(HttpToolsProtocol):
             if timer is not None:
                 timer.cancel()
         super().connection_lost(exc)
+        if self._address is not None:
+            self.clients.leave(self._address)
         # Its base knows of the request that came last, and this one may be in front of that.
         if self._served is not None and not self._served.response_complete:
             self._served.disconnected = True
@@ -316,10 +327,15 @@ class LimitedConnection(HttpToolsProtocol):
         )
         self.transport.abort()
 
-    def _end(self, status: bytes, header: bytes = b"") -> None:
+    def _refuse(self, refusal: Overloaded) -> None:
+        """Tell a client which limit it is beyond."""
+        headers = f"retry-after: {self.options.retry_after_s}\r\ncontent-type: {JSON}\r\n"
+        self._end(b"503 Service Unavailable", headers.encode(), as_json({"error": told(refusal)}))
+
+    def _end(self, status: bytes, headers: bytes = b"", body: bytes = b"") -> None:
         """Tell a client that its connection ends, outside of any request."""
         if not self._unanswered_count:
-            ending = b"content-length: 0\r\nconnection: close\r\n\r\n"
-            self.transport.write(b"HTTP/1.1 " + status + b"\r\n" + header + ending)
+            ending = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+            self.transport.write(b"HTTP/1.1 " + status + b"\r\n" + headers + ending + body)
         self.transport.close()
         self._say_goodbye()

@@ -111,6 +111,9 @@ class GatewayOptions:
     connections_max: Annotated[int, Range(1)] = 1000
     """Clients at a time; more are answered 503 and closed."""
 
+    connections_per_address_max: Annotated[int | None, Range(1, unit="connections")] = None
+    """The same for each address that clients come from; None sets no limit."""
+
     topics_max: Annotated[int, Range(1)] = 1000
     """Topics that clients may post to, each with a connection to the broker; beyond it 503."""
 

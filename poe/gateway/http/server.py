@@ -19,6 +19,7 @@ from contextlib import contextmanager
 
 import uvicorn
 
+from poe.broker.connection.client_count import ClientCount
 from poe.client.producer.topic_info import Undelivered
 from poe.gateway.http.application import Gateway
 from poe.gateway.http.certificate import ServedCertificate
@@ -97,7 +98,8 @@ def _await_end(serving: Future[None]) -> None:
 
 
 def _config(gateway: Gateway, options: GatewayOptions) -> uvicorn.Config:
-    connection = type("Connection", (LimitedConnection,), {"options": options})
+    clients = ClientCount(options.connections_max, options.connections_per_address_max)
+    connection = type("Connection", (LimitedConnection,), {"options": options, "clients": clients})
     return uvicorn.Config(
         gateway,
         http=connection,

@@ -43,18 +43,20 @@ class Front(Background):
             self.http.close()
         super().__exit__(*arguments)
 
-    def connect(self):
+    def connect(self, *, from_address=HOST):
         """A connection for bytes that no client library would send; by TLS, if that is spoken."""
-        connection = self.connect_plain()
+        connection = self.connect_plain(from_address=from_address)
         if self.tls is None:
             return connection
         return self.tls.client_context(protocol="http/1.1").wrap_socket(
             connection, server_hostname=HOST
         )
 
-    def connect_plain(self):
+    def connect_plain(self, *, from_address=HOST):
         """A connection without TLS."""
-        return socket.create_connection((HOST, self.port), timeout=TIMEOUT_S)
+        return socket.create_connection(
+            (HOST, self.port), timeout=TIMEOUT_S, source_address=(from_address, 0)
+        )
 
 
 def whole_reply(connection):

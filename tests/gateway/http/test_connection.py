@@ -7,6 +7,7 @@ import pytest
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from poe.broker.connection.client_count import ClientCount
 from poe.gateway.http.connection import LimitedConnection
 from poe.gateway.http.options import GatewayOptions
 
@@ -65,7 +66,8 @@ class Served:
 
 def made(application, state, **options):
     given = GatewayOptions(**options)
-    kind = type("Connection", (LimitedConnection,), {"options": given})
+    clients = ClientCount(given.connections_max, given.connections_per_address_max)
+    kind = type("Connection", (LimitedConnection,), {"options": given, "clients": clients})
     config = Config(
         application,
         lifespan="off",

@@ -203,6 +203,25 @@ def test_more_clients_than_allowed_are_told_and_make_no_difference_to_the_others
     wait_until(lambda: patient.http.post(path, content=b"x").status_code == 200, TIMEOUT_S)
 
 
+def test_an_address_has_so_many_clients_and_leaves_room_for_others(node, certified):
+    options = "--connections-per-address-max", 2, "--connections-max", 4
+    with Front(node, *options, tls=certified) as front, contextlib.ExitStack() as stack:
+        crowd = [stack.enter_context(front.connect()) for _ in range(2)]
+        content = whole_reply(stack.enter_context(front.connect()))
+        assert content.startswith(b"HTTP/1.1 503 ")
+        assert b"connections_per_address_max of 2" in content
+        other = stack.enter_context(front.connect(from_address="127.0.0.2"))
+        other.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert reply(other)[0].startswith(b"HTTP/1.1 200 ")
+        crowd[0].close()
+
+        def is_let_in():
+            with contextlib.suppress(httpx.TransportError):
+                return is_alive(front)
+
+        wait_until(is_let_in, TIMEOUT_S)
+
+
 def test_clients_that_were_refused_keep_nobody_out(node, certified):
     options = "--connections-max", 2, "--head-timeout-s", 300, "--body-timeout-s", 300
     with Front(node, *options, tls=certified) as front, contextlib.ExitStack() as stack:
