@@ -19,6 +19,7 @@ from poe.errors import (
     NoQuorum,
     PoeError,
     PutUnconfirmed,
+    RemoteProtocolError,
 )
 
 T = TypeVar("T")
@@ -60,6 +61,8 @@ class AsyncRetryingSocket:
         self._server = self._order.current
         """To which it is, or was, connected."""
         self._has_answered = False
+        self._was_answered = False
+        """Whether any server ever has."""
         self._gate = Gate()
 
     async def call(self, request: Callable[[AsyncSocket], Awaitable[T]], extra_s: float = 0.0) -> T:
@@ -106,7 +109,7 @@ class AsyncRetryingSocket:
                     self._server, self._has_answered = self._order.current, False
                     self._socket = await _connect(self._server)
                 found = await request(self._socket)
-            self._has_answered = True
+            self._has_answered = self._was_answered = True
             self._gate.open()
         except NOT_LET_IN as error:
             await self.close()
@@ -117,6 +120,7 @@ class AsyncRetryingSocket:
             self._order.failed(self._server)
             raise
         except (TimeoutError, ConnectionClosed, ConnectFailed, AuthenticationExpired) as error:
+            foreign = self._socket.foreign if self._socket is not None else ""
             await self.close()
             self._on_lost()
             # One that has answered may have closed an idle connection only, and is asked again.
@@ -124,6 +128,9 @@ class AsyncRetryingSocket:
                 self._order.failed(self._server)
             if isinstance(error, TimeoutError):
                 raise CallTimeout(str(self._server), limit_s) from error
+            # Waiting is for servers that have been there, or others; this is the wrong address.
+            if foreign and not self._was_answered and not self._order.others_count:
+                raise RemoteProtocolError(foreign) from error
             raise
         return found
 

@@ -160,6 +160,11 @@ class AsyncSocket:
         """Whether it can still be used, as far as is known here."""
         return self._pipeline.is_open
 
+    @property
+    def foreign(self) -> str:
+        """How what answers is known for no server of Poe; empty: it may be one."""
+        return self._pipeline.foreign
+
     async def log_in(self, transport: asyncio.BaseTransport) -> None:
         """Make sure who the server is, and say who the client is, where it has credentials.
 

@@ -30,6 +30,8 @@ class Pipeline(asyncio.BufferedProtocol):
         """With which it did."""
         self.is_answered = False
         """Whether it has answered anything."""
+        self.foreign = ""
+        """How what answers is known for no server of Poe; empty: it may be one."""
         self._reader = ReplyReader(frame_max)
         self._waiters: deque[tuple[asyncio.Future[Any], type[Any]]] = deque()
         self._transport: asyncio.Transport | None = None
@@ -103,7 +105,10 @@ class Pipeline(asyncio.BufferedProtocol):
             while (frame := self._reader.next_frame()) is not None:
                 self._hand_out(*frame)
         except RemoteProtocolError as error:
-            self._end(str(self._reader.explained(error, self.peer)))
+            told = self._reader.explained(error, self.peer)
+            if told is not error and not self.is_answered:
+                self.foreign = str(told)
+            self._end(str(told))
         self._update_ready()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -95,6 +95,23 @@ def test_the_consumer_says_so(sent, shown):
     check(caught.value, port, shown)
 
 
+def test_the_consumer_says_so_at_once_where_it_never_had_a_server():
+    told = []
+    with foreign(HTTP) as port:
+
+        def receive():
+            try:
+                with Consumer(f"poe://127.0.0.1:{port}", "t", timeout_s=None) as consumer:
+                    consumer.receive()
+            except PoeError as error:
+                told.append(error)
+
+        threading.Thread(target=receive, daemon=True).start()
+        wait_until(lambda: told, timeout_s=20)
+    assert type(told[0]) is RemoteProtocolError
+    check(told[0], port, FOREIGN[0][1])
+
+
 @EACH
 def test_the_producer_says_so(sent, shown, caplog):
     with (
