@@ -165,7 +165,11 @@ def error_of(topic: bytes, error: KafkaError) -> PoeError:
     if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
         return UnknownTopic(topic)
     kind = KafkaNotReady if error.code() in _NOT_READY else KafkaRefused
-    return kind(topic, error.code(), error.str())
+    reason = error.str()
+    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        # librdkafka's own limit, 1 000 000 unless set, and the broker's are told alike.
+        reason += "; a message may have message.max.bytes, of the producer's `kafka` and the topic"
+    return kind(topic, error.code(), reason)
 
 
 def _bracketed(host: str) -> str:

@@ -28,6 +28,7 @@ from poe.errors import (
     InvalidMessage,
     InvalidPayload,
     InvalidTopicName,
+    KafkaRefused,
     LeaseLost,
     LocalProtocolError,
     MessagesLost,
@@ -100,6 +101,8 @@ _STATUSES: Mapping[type[PoeError], int] = {
     CallTimeout: HTTPStatus.GATEWAY_TIMEOUT,
     ConnectionClosed: HTTPStatus.GATEWAY_TIMEOUT,
 }
+_KAFKA_TOO_LARGE = 10
+"""MSG_SIZE_TOO_LARGE; told without Kafka's library, which most gateways do not have."""
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _LATER = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 
@@ -136,6 +139,8 @@ def status_of(error: PoeError) -> int:
     if isinstance(error, DeliveryTimeout | Dropped | SpoolDamaged):
         is_gone = error.fate == NEVER_SENT
         return HTTPStatus.SERVICE_UNAVAILABLE if is_gone else HTTPStatus.GATEWAY_TIMEOUT
+    if isinstance(error, KafkaRefused) and error.kafka_code == _KAFKA_TOO_LARGE:
+        return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     for kind in type(error).__mro__:
         if kind in _STATUSES:
             return _STATUSES[kind]

@@ -60,6 +60,14 @@ def test_records_come_back_with_keys_headers_and_tombstones(kafka_front):
     assert again == {"messages": [], "next": following}
 
 
+@pytest.mark.parametrize("path", ["/sync", "/async"])
+def test_a_message_that_kafka_does_not_take_is_too_large_and_the_limit_is_named(kafka_front, path):
+    """What the gateway lets through, `body_max`, is more than librdkafka does."""
+    reply = kafka_front.http.post(f"{path}/orders", content=b"x" * 1_020_000)
+    assert reply.status_code == 413, reply.text
+    assert "message.max.bytes" in reply.json()["error"]["message"]
+
+
 def test_the_key_and_the_headers_of_a_request_are_the_message_s(kafka_front):
     headers = {"Poe-Header-Trace": "abc"}
     reply = kafka_front.http.post("/sync/keyed?key=%FF", content=b"v", headers=headers)
