@@ -102,9 +102,9 @@ class ProduceRoutes:
                     await self._admission.require(request, [Need.of_topic("write", topic)])
                     await self._check_may_make(request, topic)
                 messages = result.messages
-            self._check_topic(topic)
-            if asked.due_us is not None:
+            if asked.due_us is not None:  # not by the producer, which need not know the topic
                 return await self._later.put(topic, messages, asked.due_us)
+            self._check_topic(topic)
             return await produce(topic, messages)
         finally:
             self._inflow.release(len(body))

@@ -277,6 +277,15 @@ def test_clients_cannot_make_topics_without_end(strict):
     assert is_alive(strict)
 
 
+def test_topics_that_are_put_onto_later_alone_take_no_place_of_the_producer_s(node):
+    with Front(node, "--topics-max", 1) as front:
+        for number in range(3):
+            later = front.http.post(f"/sync/later_{number}?delay_s=3600", content=b"x")
+            assert later.status_code == 202, later.text
+        assert front.http.post("/sync/at_once", content=b"x").status_code == 200
+        assert front.http.post("/sync/at_once_too", content=b"x").status_code == 503
+
+
 def test_a_client_that_reads_nothing_is_let_go(node, certified, topic):
     node.put(topic, b"a" * 12_000_000)
     with Front(node, "--body-timeout-s", 0.5, tls=certified) as front, front.connect() as client:
