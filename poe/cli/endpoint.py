@@ -61,12 +61,15 @@ class Endpoint:
         """
         return self._reach(timeout_s)[1]
 
-    def _reach(self, timeout_s: float | None) -> tuple[Server, protocol.Socket]:
+    def _reach(
+        self, timeout_s: float | None, connect_timeout_s: float | None = None
+    ) -> tuple[Server, protocol.Socket]:
         *earlier, last = self._servers()
         for server in earlier:
             with suppress(ConnectFailed):
-                return server, open_socket(server, timeout_s)
-        return last, open_socket(last, timeout_s)
+                # Others are there to be asked: none is waited for as long as for an answer.
+                return server, open_socket(server, timeout_s, connect_timeout_s=LOOK_TIMEOUT_S)
+        return last, open_socket(last, timeout_s, connect_timeout_s=connect_timeout_s)
 
     def _servers(self) -> list[Server]:
         return [self.server, *(replace(each, entry=self.entry) for each in self.others)]
@@ -91,7 +94,7 @@ class Endpoint:
         Raises:
             ConnectFailed: nobody listens there, or it does not answer as a server of Poe does.
         """
-        server, connection = self._reach(timeout_s)
+        server, connection = self._reach(timeout_s, LOOK_TIMEOUT_S)
         with connection:
             try:
                 yield connection

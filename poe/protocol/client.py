@@ -70,10 +70,15 @@ def socket(  # noqa: PLR0913 - where it is, how to get in, and what to put up wi
 
 
 def open_socket(
-    server: Server, timeout_s: float | None = None, frame_max: int = FRAME_MAX
+    server: Server,
+    timeout_s: float | None = None,
+    frame_max: int = FRAME_MAX,
+    *,
+    connect_timeout_s: float | None = None,
 ) -> "Socket":
-    """Connect to a server, see `socket`."""
-    return Socket(open_wire(server, limit_of(timeout_s), frame_max), frame_max)
+    """Connect to a server, see `socket`; `connect_timeout_s` is for connecting, if it is less."""
+    limit_s = limit_of(timeout_s)
+    return Socket(open_wire(server, limit_s, frame_max, connect_timeout_s), frame_max)
 
 
 def write(topic: bytes | str, messages: Messages, socket: "Socket") -> int:

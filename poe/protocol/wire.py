@@ -49,16 +49,23 @@ _ALERT_TIMEOUT_S = 0.5
 _wires: "WeakSet[Wire]" = WeakSet()
 
 
-def open_wire(server: Server, timeout_s: float | None, frame_max: int = FRAME_MAX) -> "Wire":
+def open_wire(
+    server: Server,
+    timeout_s: float | None,
+    frame_max: int = FRAME_MAX,
+    connect_timeout_s: float | None = None,
+) -> "Wire":
     """Connect to a server, by TLS and with a login where its entry says so.
 
     Raises:
-        ConnectFailed: nobody listens there, or not within `timeout_s`.
+        ConnectFailed: nobody listens there, or not within the shorter one of the two times.
         TlsFailed: what there is is no TLS connection to that server.
         AuthenticationFailed: the credentials are wrong.
         PoeError: they cannot be used, or the server has refused the login otherwise.
     """
-    end_s = None if timeout_s is None else monotonic() + timeout_s
+    limits_s = [each for each in (timeout_s, connect_timeout_s) if each is not None]
+    limit_s = min(limits_s, default=None)
+    end_s = None if limit_s is None else monotonic() + limit_s
     try:
         connection = _connected(server, end_s)
     except (OSError, UnicodeError, OverflowError) as error:
@@ -73,7 +80,7 @@ def open_wire(server: Server, timeout_s: float | None, frame_max: int = FRAME_MA
     except ConnectionClosed as error:
         raise server.unreachable(str(error)) from error
     except CallTimeout as error:
-        reason = f"no answer to the login within {timeout_s:g} s; after failures it comes later"
+        reason = f"no answer to the login within {limit_s:g} s; after failures it comes later"
         raise server.unreachable(reason) from error
     except BaseException:
         connection.close()

@@ -3,16 +3,20 @@
 import contextlib
 import os
 import shutil
+import socket
 import stat
+import time
 from pathlib import Path
 
 import pytest
 
+from poe.cli import endpoint as endpoint_module
 from poe.cli import node_place, saved_login, secret
+from poe.cli.endpoint import CALL_TIMEOUT_S
 from poe.cli.endpoint_options import endpoint_of, variables
 from poe.cli.saved_login import SavedLogins
 from poe.config import CLIENT_VARIABLES, Config, option_types
-from poe.errors import ConfigError, OptionError
+from poe.errors import ConfigError, ConnectFailed, OptionError
 from poe.security.credentials import Certificate, PasswordFile, Scram, Token, TokenFile
 from poe.security.entry import Entry
 from poe.security.tls import Tls
@@ -421,3 +425,34 @@ def test_a_command_goes_on_at_the_next_address_where_one_cannot_be_reached(node)
         assert poe_here("put", "orders", "bicycle", "--url", url).returncode == 0
     ended = poe_here("topic", "list", "--url", f"poe://{host}:1,{host}:2")
     assert "cannot reach a server at" in complaint(ended)
+
+
+@pytest.fixture
+def mute():
+    """The port of a machine that does not answer: connecting to it takes for ever."""
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        place = listening.getsockname()
+        # The kernel takes one or two, and drops what more of them send.
+        for _ in range(3):
+            client = stack.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(place)
+        yield place[1]
+
+
+def test_a_look_at_groups_waits_for_no_address_as_long_as_for_an_answer(
+    node, endpoint, mute, monkeypatch
+):
+    monkeypatch.setattr(endpoint_module, "LOOK_TIMEOUT_S", 0.2)
+    host, port = node.address
+    began_s = time.monotonic()
+    several = endpoint({"url": f"poe://{host}:{mute},{host}:{port}"})
+    with several.looking(CALL_TIMEOUT_S) as connection:
+        assert connection.control("groups") == []
+    with several.connect() as connection:
+        assert connection.control("groups") == []
+    alone = endpoint({"url": f"poe://{host}:{mute}"})
+    with pytest.raises(ConnectFailed), alone.looking(CALL_TIMEOUT_S):
+        pass
+    assert time.monotonic() - began_s < CALL_TIMEOUT_S / 2
