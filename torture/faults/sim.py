@@ -228,6 +228,14 @@ class _History:
             self.judge(may_lose, may_return)
         else:
             self.judge(self._may_be_killed(died_s))
+        self._forget_trimmed()
+
+    def _forget_trimmed(self) -> None:
+        """Expect nothing of puts of which the journal knows no more: they may be lost as well."""
+        for each in self.numbered:
+            puts = self.journal.puts.get(each.topic, ())
+            if each.may_be_forgotten and each.put is not None and each.put not in puts:
+                each.put.pointer = None
 
     def cut_power(self) -> None:
         """End the machine; readers may have seen what is lost, and its clock be set back."""
