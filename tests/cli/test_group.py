@@ -17,7 +17,7 @@ from poe.broker.requests.log_groups import _LIST_S, _PATIENCE_S
 from poe.cli import endpoint
 from poe.cli.work import _Programs
 from poe.client import Consumer, Queue
-from poe.client.group.redrive import redrive
+from poe.client.group.redrive import discard, redrive
 from poe.client.producer.murmur2 import murmur2
 from poe.protocol.client import open_socket
 from poe.protocol.envelope import decode, encode
@@ -322,6 +322,28 @@ def test_where_letters_belong_is_asked_once_however_often_they_change_their_topi
         redrive(connection, url(node), "mapping.m", {})
     assert sorted(asked) == [b"a", b"b", b"mapping.m.dead"]
     assert [len(read_by_next(node, topic)) for topic in ("a", "b")] == [5, 5]
+
+
+def test_what_is_given_up_again_at_once_is_put_back_by_the_next_redrive(node, monkeypatch):
+    """As by a mapping that runs; else a redrive would never end."""
+    letters = [encode(None, b"poison", {"poe.topic": b"jobs"})] * 2
+    with (
+        Consumer(url(node), "jobs", group="mapping.m"),
+        connect(node) as connection,
+    ):
+        node.put_many("mapping.m.dead", letters)
+        put = connection.write
+
+        def give_up_again(topic, messages):
+            assert len(read_by_next(node, "mapping.m.dead")) < 10
+            put(topic, messages)
+            node.put_many("mapping.m.dead", letters)
+
+        monkeypatch.setattr(connection, "write", give_up_again)
+        for _ in range(2):
+            assert redrive(connection, url(node), "mapping.m", {}).done_count == 2
+        assert discard(connection, url(node), "mapping.m", {}) == 2
+        assert discard(connection, url(node), "mapping.m", {}) == 0
 
 
 def test_a_letter_that_does_not_tell_of_an_envelope_gets_one_where_its_topic_has_envelopes(

@@ -94,9 +94,10 @@ class Redriven(NamedTuple):
 def redrive(
     connection: Socket, url: str, group: str, entry: Mapping[str, Any], choice: Choice | None = None
 ) -> Redriven:
-    """Put what a group has given up back where it was.
+    """Put what a group has given up until now back where it was.
 
-    What it is at when it is killed, `BATCH` at most, is put back again the next time.
+    What is given up again meanwhile comes the next time, but for the rest of the last batch. What
+    it is at when it is killed, `BATCH` at most, is put back again the next time.
 
     Args:
         connection: to the server.
@@ -281,9 +282,7 @@ def _deal(  # noqa: PLR0913, PLR0917 - as `redrive`, and what is done
     # Of letters that are damaged, or were deleted, nothing can be put back.
     options |= {"on_corrupt": "skip", "on_lost": "skip"}
     with Consumer(url, topic, group=redriver(group), **options) as consumer:
-        for batch in consumer.batches():
-            if choice is not None and not left:
-                break
+        for batch in consumer.batches() if left else ():
             parts = [found.partitions[each.partition].topic for each in batch]
             got = list(map(_letter, batch))
             dealt = dealt.plus(_sort(connection, parts, got, handle, choice))
@@ -291,6 +290,8 @@ def _deal(  # noqa: PLR0913, PLR0917 - as `redrive`, and what is done
             for part, each in zip(parts, got, strict=True):
                 if each.pointer >= left.get(part, POINTER_MAX):
                     del left[part]
+            if not left:
+                break
     return dealt
 
 

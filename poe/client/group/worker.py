@@ -35,6 +35,7 @@ from poe.errors import (
     InvalidTopicName,
     LeaseLost,
     NotAuthorized,
+    OptionError,
     OriginalServer,
     PoeError,
     QueueClosed,
@@ -126,6 +127,8 @@ class GroupWorker:
         group: str = "workers",
         **options: Any,  # noqa: ANN401 - checked by `WorkerOptions` and `QueueOptions`
     ) -> None:
+        if not callable(handler):
+            raise OptionError("handler", handler, "a function that takes a job")
         own = {each.name for each in fields(WorkerOptions)} & options.keys()
         self._options = WorkerOptions(**{name: options.pop(name) for name in own})
         defaults = {"batch": self._options.concurrency, "timeout_s": None}

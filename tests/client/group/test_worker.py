@@ -302,6 +302,11 @@ def test_a_wrong_option_is_an_error_that_names_it(worker, option):
         worker(print, **option)
 
 
+def test_a_handler_that_takes_no_jobs_is_an_error(worker):
+    with pytest.raises(OptionError, match="handler"):
+        worker(None)
+
+
 def test_an_unknown_option_is_an_error(worker):
     with pytest.raises(UnknownOption):
         worker(print, threads=1)
