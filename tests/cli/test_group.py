@@ -107,9 +107,9 @@ def test_a_look_at_groups_waits_as_long_as_a_node_may_ask_another_one(run, billi
     """Else a node that waits for who coordinates was said to be none that answers."""
     limits = []
 
-    def opened(server, limit_s):
+    def opened(server, limit_s, **connecting):
         limits.append(limit_s)
-        return open_socket(server, limit_s)
+        return open_socket(server, limit_s, **connecting)
 
     monkeypatch.setattr(endpoint, "open_socket", opened)
     for command in (("list",), ("show", "billing"), ("lag", "billing")):
