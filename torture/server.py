@@ -110,18 +110,19 @@ class Server:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGESIZE")
 
-    def patience_s(self, limit_s: float) -> float:
-        """Tell how long something may take here that takes so long where nobody else is at work.
+    def kept_waiting_s(self) -> float:
+        """Tell how long the thread that ran most was ready to run, and other programs did.
 
-        Linux counts how long each thread was ready to run, and others had the processors. How many
-        times as long all took by that, of the thread that ran most, is no fault of the server's.
+        As Linux counts it, since the start. What its own other threads ran meanwhile is no excuse.
         """
-        ran_ns, waited_ns = 1, 0
-        with contextlib.suppress(OSError):  # it has ended, or one of its threads
+        ran_ns = waited_ns = all_ran_ns = 0
+        with contextlib.suppress(OSError):  # it has ended
             for task in Path(f"/proc/{self.process.pid}/task").iterdir():
-                ran, waited, _ = map(int, (task / "schedstat").read_text().split())
-                ran_ns, waited_ns = max((ran_ns, waited_ns), (ran, waited))
-        return limit_s * (ran_ns + waited_ns) / ran_ns
+                with contextlib.suppress(OSError):  # this thread has
+                    ran, waited, _ = map(int, (task / "schedstat").read_text().split())
+                    all_ran_ns += ran
+                    ran_ns, waited_ns = max((ran_ns, waited_ns), (ran, waited))
+        return max(waited_ns - (all_ran_ns - ran_ns), 0) / 1e9
 
     def _end(self, number: signal.Signals) -> int:
         with contextlib.suppress(ProcessLookupError):

@@ -94,7 +94,7 @@ class _Trial:
                 producer.stop()
                 told = f"others were refused: {producer.refused[:1]}"
                 trial.expect(is_true=not producer.refused and not producer.is_gone, otherwise=told)
-            self._compare(producers, begun_s, ended_s, server.patience_s(_SLOWER_MAX_S))
+            self._compare(producers, begun_s, ended_s)
             trial.failures += journal.judge(read_topics(server))
         with Server(base, **options) as server:  # type: ignore[arg-type]  # as above
             trial.failures += journal.judge(read_topics(server))
@@ -150,9 +150,7 @@ class _Trial:
             self.trial.failures.append(f"a new client is not served: {error}")
         self.run.measure("new_s", time.monotonic() - begun_s)
 
-    def _compare(
-        self, producers: list[Producer], begun_s: float, ended_s: float, slower_max_s: float
-    ) -> None:
+    def _compare(self, producers: list[Producer], begun_s: float, ended_s: float) -> None:
         """Compare the others' puts during the fault with those before it."""
         waits = [wait for producer in producers for wait in producer.waits]
         before_s = _p99(wait_s for at_s, wait_s in waits if at_s < begun_s)
@@ -160,7 +158,7 @@ class _Trial:
         self.run.measure("before_p99_s", before_s)
         self.run.measure("others_p99_s", during_s)
         self.trial.expect(
-            is_true=during_s <= before_s + slower_max_s,
+            is_true=during_s <= before_s + _SLOWER_MAX_S,
             otherwise=f"p99 of the others rose from {before_s:.3f} s to {during_s:.3f} s",
         )
 

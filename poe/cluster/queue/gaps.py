@@ -24,9 +24,14 @@ class Gaps:
         self._nowhere = Missing()
         """What of that nobody holds, as far as is known."""
         self._due_us = 0
+        """When to look at that again."""
 
     def behind_refused(self, after: int) -> int:
-        """Return where the range of what is put next begins: it covers what was put in vain."""
+        """Return where the range of what is put next begins: it covers what was put in vain.
+
+        Else each put that finds no room would leave a gap, and ranges of what is held and done
+        would become no fewer for ever.
+        """
         return self._refused[0] if after == self._refused[1] else after
 
     def refused(self, after: int, last: int) -> None:

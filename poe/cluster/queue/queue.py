@@ -58,8 +58,8 @@ from poe.cluster.queue.ownership import owned, rank
 from poe.cluster.queue.recovery import Recovery
 from poe.cluster.queue.report import ROWS_MAX, Repeated
 from poe.cluster.queue.restoring import LOOK_US, Missing
-from poe.cluster.queue.spread import Candidates, Spread
-from poe.cluster.queue.spreads import FULL_US, Spreads
+from poe.cluster.queue.spread import FULL_US, Candidates, Spread
+from poe.cluster.queue.spreads import Spreads
 from poe.cluster.queue.streams_over import StreamsOver
 from poe.cluster.queue.trust import Judgement, Trust
 from poe.cluster.queue_record import GroupRecord, QueueRecord, winner
@@ -364,7 +364,7 @@ class BestEffortQueue:
     def _go_on_handing_over(self, now_us: int) -> None:
         while (spread := self._hand_over.take_next()) is not None:
             if spread in self._spreads:  # they are about to be on other nodes
-                spread.finished(spread, now_us)
+                spread.when_over(spread, now_us)
             else:
                 self._spreads.begin(spread, now_us)
 
@@ -1014,18 +1014,20 @@ class BestEffortQueue:
             missing = minus(minus(self._owned(stream), enough), self._done_of(stream))
             self._missing.see(stream, missing, now_us)
         self._missing.retain(streams)
+        left = RESTORE_COUNT_MAX - self._copying_count
         for stream, bounds in self._missing.due(now_us):
             for batch in self.copies.batches(stream, *bounds):
-                if self._copying_count >= RESTORE_COUNT_MAX:
+                if left <= 0:
                     return
-                self._copy_again(stream, batch, now_us)
+                # Where nobody can be asked just now, one is over at once, and counts all the same.
+                left -= self._copy_again(stream, batch, now_us)
 
-    def _copy_again(self, stream: StreamId, batch: Batch, now_us: int) -> None:
-        """Have a batch on as many nodes as it ought to be, unless it is about to."""
+    def _copy_again(self, stream: StreamId, batch: Batch, now_us: int) -> bool:
+        """Have a batch on as many nodes as it ought to be; return whether that was begun."""
         until_us = now_us + RESTORE_DEADLINE_US
         spread = Spread(stream, batch, self.record.copies, until_us, self._copied_again)
         if spread in self._spreads:
-            return
+            return False
         spread.is_copy = True
         spread.spares_slow = True  # there is a later, and one that comes and goes is given no more
         spread.made.add(self.me)
@@ -1034,6 +1036,7 @@ class BestEffortQueue:
                 spread.made.add(node)
         self._copying_count += 1
         self._spreads.begin(spread, now_us)
+        return True
 
     def _copied_again(self, spread: Spread, now_us: int) -> None:
         self._copying_count -= 1

@@ -14,7 +14,7 @@ from poe.cluster.ranges import intersect, minus
 
 GRACE_US: Final = 30_000_000
 LOOK_US: Final = 5_000_000
-"""How often that is compared."""
+"""How often is looked for what is on too few nodes, or on none."""
 
 
 class Missing:

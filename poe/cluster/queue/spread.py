@@ -19,6 +19,8 @@ from poe.cluster.frames import Outcome
 from poe.cluster.identity import NodeRef, StreamId
 from poe.cluster.queue.effects import PutState
 
+FULL_US: Final = 1_000_000
+"""How long a node that had no room is not asked."""
 PATIENCE_US: Final = 300_000
 """How long a node may say nothing before another one is asked."""
 HEDGE_TIMES: Final = 2
@@ -166,10 +168,9 @@ class Spread:
         batch: Batch,
         wanted: int,
         deadline_us: int,
-        finished: "Callable[[Spread, int], None]",
+        when_over: "Callable[[Spread, int], None]",
     ) -> None:
-        self.finished = finished
-        """What is to be done when it is over."""
+        self.when_over = when_over
         self.stream = stream
         self.batch = batch
         self.wanted = wanted

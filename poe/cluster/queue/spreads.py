@@ -1,16 +1,12 @@
 """All messages that a node has under way to others: who is asked, who answers, and what is over."""
 
 from collections.abc import Callable, Iterator
-from typing import Final
 
 from poe.broker.groups.ranges import Bounds
 from poe.cluster.frames import Stored
 from poe.cluster.identity import NodeRef, StreamId
 from poe.cluster.queue.holders import Holders
 from poe.cluster.queue.spread import Candidates, Spread
-
-FULL_US: Final = 1_000_000
-"""How long a node that had no room is not asked."""
 
 Ask = Callable[[list[NodeRef], Spread], None]
 """Sends the messages of a spread to nodes, which are to hold them."""
@@ -42,7 +38,7 @@ class Spreads:
         return [(batch.after, batch.last) for batch in batches]
 
     def begin(self, spread: Spread, now_us: int) -> None:
-        """Have messages asked to be held; the same that are under way are so no more."""
+        """Ask nodes to hold messages; a spread of the same ones under way is finished first."""
         before = self._under_way.pop(spread.key, None)
         if before is not None:
             self._finish(before, now_us)
@@ -96,7 +92,7 @@ class Spreads:
     def _finish(self, spread: Spread, now_us: int) -> None:
         for node in spread.asked:
             self._note_unanswered(node, spread)
-        spread.finished(spread, now_us)
+        spread.when_over(spread, now_us)
 
     def _note_unanswered(self, node: NodeRef, spread: Spread) -> None:
         """Note that a node may hold messages, for it was asked to and has not answered."""

@@ -1,4 +1,4 @@
-"""Who holds a base folder: a lock, in whose file stand the holder's pid and boot of the machine."""
+"""Who holds a base folder, by a lock: its file tells the pid, and the boot of who recovered it."""
 
 import logging
 import os

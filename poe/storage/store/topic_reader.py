@@ -86,7 +86,7 @@ class TopicReader:
             if lost.timestamp not in there:
                 self._note_lost(topic, lost, segments)
         if segments:
-            keep_ordinals(self._removals, topic, segments, segments[-1].next_ordinal)
+            _keep_ordinals(self._removals, topic, segments, segments[-1].next_ordinal)
         else:
             # A kill came between a topic's folder and its first file.
             remove_folder(self._files, folder)
@@ -149,10 +149,10 @@ def note_lost(
         if lost.timestamp == bases.timestamp:
             behind = bases.ordinal
         ordinal = max(behind, bases.next_ordinal) + count
-        keep_ordinals(removals, topic, segments, ordinal)
+        _keep_ordinals(removals, topic, segments, ordinal)
 
 
-def keep_ordinals(removals: Removals, topic: bytes, segments: list[Segment], ordinal: int) -> None:
+def _keep_ordinals(removals: Removals, topic: bytes, segments: list[Segment], ordinal: int) -> None:
     """Have a topic go on with an ordinal, or a greater one, whatever its last messages were."""
     ordinal = max(ordinal, removals.next_ordinal(topic))
     bases = []

@@ -8,6 +8,7 @@ from poe.cluster.frames import Store, decode
 from poe.cluster.identity import StreamId
 from poe.cluster.queue.effects import HandingOver, PutDone
 from poe.cluster.queue.hand_over import AT_ONCE_BYTES
+from poe.cluster.queue.queue import RESTORE_COUNT_MAX
 from poe.cluster.queue.spread import PATIENCE_US
 from poe.errors import InvalidMessage, TooFewNodes
 from poe.storage.formats.record import decode_records
@@ -137,6 +138,21 @@ def test_a_slow_node_is_not_asked():
         nodes.wait(1.1)
     assert {result.state for result in nodes.results.values()} == {"ok"}
     assert nodes[1].copies.messages_count == 0
+
+
+def test_of_much_that_nobody_can_be_asked_to_hold_a_part_is_tried_at_a_time():
+    """Copied anew is what is on too few nodes, and not to one that is slow."""
+    nodes = Wired(2)
+    nodes[0].peer_pace(nodes.refs[1], nodes.now_us, is_slow=True)
+    for number in range(100):
+        nodes.now_us += 1
+        nodes.put(0, [b"x"], number, copies=1)
+    tried = []
+    for _ in range(60):
+        nodes.wait(1)
+        tried.append(nodes[0].counters().get("copied again under", 0))
+    assert tried[-1]
+    assert max(now - before for before, now in pairwise(tried)) <= RESTORE_COUNT_MAX
 
 
 def test_a_node_that_is_called_slow_is_waited_for_where_nobody_can_take_its_place():
