@@ -287,7 +287,7 @@ def test_what_may_have_been_agreed_on_is_not_told_as_not_done(three, monkeypatch
             three["a"].alter_topic("t", max_age=60)
     assert "may be done later" in str(refused.value)
     assert "nothing is stored" not in str(refused.value)
-    assert three["b"].describe("t").properties.max_age == 60
+    three.wait_all(lambda name: three[name].describe("t").properties.max_age == 60)
 
 
 def test_what_is_agreed_on_is_told_as_done_though_the_majority_is_lost_just_then(
