@@ -80,6 +80,7 @@ def test_a_folder_of_yesterday_becomes_what_the_others_have(three, tmp_path, is_
     three.stop("c")
     shutil.copytree(tmp_path / "c", tmp_path / "backup")
     three.start("c")
+    wait_until(lambda: three.state("c") == "following", 60)
     fill(three, 40)
     three["b"].control("trim", topic=b"t", pointer=first)
     for deleted in (b"gone", b"anew"):
