@@ -16,7 +16,6 @@ from poe.errors import (
     GroupMismatch,
     InvalidTopicName,
     PoeError,
-    PutTooLarge,
     RangeNotLeased,
     WriteFailed,
 )
@@ -555,34 +554,6 @@ def test_a_message_that_no_letter_has_room_for_stays_where_it_is_and_holds_no_ot
         "poe.reason": b"bad",
         "poe.large": b"1",
     }
-    assert queue.unit()["floor"] == last
-
-
-def test_of_letters_that_are_too_much_for_one_put_those_that_fit_are_whole(simulate, monkeypatch):
-    """A put onto a replicated topic has a limit for all its bytes, beside that of each message."""
-    queue = Queue(simulate(message_max=1000))
-    last = queue.sim.node.put_many(b"jobs", [b"x" * 1000, b"y" * 700, b"z" * 600, b"small"])
-    queue.join(ANN)
-    lease, _ = queue.ask(ANN, limit=4)
-    put = RequestHandler.put
-
-    async def limited(self, topic, messages, *rest):
-        size = sum(map(len, messages))
-        if topic == b"workers.dead" and size > 1500 and max(map(len, messages)) <= 1000:
-            raise PutTooLarge(size, 1500)
-        return await put(self, topic, messages, *rest)
-
-    monkeypatch.setattr(RequestHandler, "put", limited)
-    failed = [Failed(lease.id, lease.after, lease.last, "dead", None, "bad")]
-    queue.ask(ANN, limit=0, failed=failed)
-    letters = [envelope.decode(each) for _, each in read_by_next(queue.sim.node, b"workers.dead")]
-    assert [value for _, value, _ in letters] == [b"", b"", b"z" * 600, b"small"]
-    assert ["poe.large" in (headers or {}) for _, _, headers in letters] == [
-        True,
-        True,
-        False,
-        False,
-    ]
     assert queue.unit()["floor"] == last
 
 

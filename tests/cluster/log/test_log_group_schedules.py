@@ -11,6 +11,7 @@ from poe.broker.requests.groups import lease_messages
 from poe.broker.requests.log_messages import LOGS, DescribeLogs
 from poe.broker.requests.request_handler import RequestHandler
 from poe.cluster.log.claims import CLAIM_KEY
+from poe.cluster.log.replica import PUT_MAX_BYTES
 from poe.errors import GroupFenced, NotAuthorized, PoeError
 from poe.protocol import Done, Failed, LeaseRequest, envelope
 from poe.security.policy import TOPIC
@@ -335,6 +336,22 @@ def test_a_dead_letter_waits_for_a_copy_that_is_behind(nodes):
     nodes.pass_time(10.0)
     [letter] = [each for _, each in nodes.asked("b", partial(read_all, b"g.dead"))]
     assert envelope.decode(letter)[1] == b"bad"
+
+
+def test_of_letters_that_are_too_much_for_one_put_those_that_fit_are_whole(nodes):
+    """One lease may hold as much, to which comes what is said of each message."""
+    values = [b"x" * (PUT_MAX_BYTES - (7 << 20) - 100), b"y" * (7 << 20), b"small"]
+    last = nodes.asked("a", lambda handler: handler.put(b"t", values))
+    nodes.join("a", mode="shared")
+    request = LeaseRequest("g", ME, 3, 1 << 27, wait_s=5.0)
+    lease, messages = nodes.asked("a", lambda handler: _leased(handler, request), 40.0)
+    assert messages == values
+    nodes.lease("a", 0, failed=[Failed(lease.id, lease.after, last, "dead", reason="bad")])
+    nodes.pass_time(5.0)
+    letters = [envelope.decode(each) for _, each in nodes.asked("a", partial(read_all, b"g.dead"))]
+    assert [value for _, value, _ in letters] == [b"", *values[1:]]
+    is_large = ["poe.large" in (headers or {}) for _, _, headers in letters]
+    assert is_large == [True, False, False]
 
 
 def test_a_dead_letter_of_a_deleted_topic_holds_up_no_other(nodes):
