@@ -12,7 +12,7 @@ import socket as tcp
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -111,18 +111,14 @@ class Server:
         return pages * os.sysconf("SC_PAGESIZE")
 
     def kept_waiting_s(self) -> float:
-        """Tell how long the thread that ran most was ready to run, and other programs did.
-
-        As Linux counts it, since the start. What its own other threads ran meanwhile is no excuse.
-        """
-        ran_ns = waited_ns = all_ran_ns = 0
+        """Tell how long it was ready to run since its start, and other programs did; see below."""
+        threads: list[tuple[int, int]] = []
         with contextlib.suppress(OSError):  # it has ended
             for task in Path(f"/proc/{self.process.pid}/task").iterdir():
                 with contextlib.suppress(OSError):  # this thread has
-                    ran, waited, _ = map(int, (task / "schedstat").read_text().split())
-                    all_ran_ns += ran
-                    ran_ns, waited_ns = max((ran_ns, waited_ns), (ran, waited))
-        return max(waited_ns - (all_ran_ns - ran_ns), 0) / 1e9
+                    ran_ns, waited_ns, _ = map(int, (task / "schedstat").read_text().split())
+                    threads.append((ran_ns, waited_ns))
+        return kept_waiting_ns(threads) / 1e9
 
     def _end(self, number: signal.Signals) -> int:
         with contextlib.suppress(ProcessLookupError):
@@ -152,6 +148,16 @@ def is_readable(descriptor: int, timeout_s: float) -> bool:
     coming = select.poll()
     coming.register(descriptor, select.POLLIN)
     return bool(coming.poll(timeout_s * 1000))
+
+
+def kept_waiting_ns(threads: Iterable[tuple[int, int]]) -> int:
+    """Tell how long the thread that ran most was ready to run, and other programs did.
+
+    Of each thread Linux counts how long it ran, and how long others did while it was ready. What
+    its own program's others ran meanwhile is no excuse.
+    """
+    *others, (_, waited_ns) = sorted(threads) or [(0, 0)]
+    return max(waited_ns - sum(ran_ns for ran_ns, _ in others), 0)
 
 
 class NotReady(Exception):
