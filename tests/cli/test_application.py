@@ -67,7 +67,7 @@ def test_every_command_explains_itself(capsys, command):
 def test_help_of_serve_shows_each_option_with_its_docstring_and_default(capsys):
     assert main(["serve", "--help"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "--count-limit INTEGER Messages in a segment; a fast producer may double it." in told
+    assert "--count-limit INTEGER Messages in a segment; a fast producer may double it," in told
     assert "[1 or more (messages)] [default: 100000]" in told
     assert "a copy in memory, the kernel, or the disk. [default: flushed]" in told
     assert "--insecure / --no-insecure Allow an address that others can reach." in told

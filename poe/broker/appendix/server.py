@@ -98,7 +98,7 @@ class AppendixOptions:
     """
 
     count_limit: Annotated[int, Range(1, unit="messages")] = 100_000
-    """Messages in a segment; a fast producer may double it."""
+    """Messages in a segment; a fast producer may double it, and a batch is not divided."""
 
     size_limit: Annotated[int, Range(1, 2**40 - 1, unit="bytes")] = 67_108_864
     """Bytes in a segment; looked at as `count_limit`."""
